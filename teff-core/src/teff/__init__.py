@@ -1,0 +1,191 @@
+"""Teff: workflows and agents as graphs.
+
+Everything that a program needs most stands here, and is loaded when it is first used::
+
+    from teff import Flow, Graph, Node, from_yaml
+
+``import teff`` itself imports nothing else.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+# Type checkers take this name for true; `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from teff.errors import (
+        AmbiguousName,
+        CheckpointCorrupt,
+        CheckpointError,
+        ConfigError,
+        GraphChanged,
+        GraphInterrupt,
+        IncompleteStream,
+        LeaseLost,
+        LimitReached,
+        NodeError,
+        PluginError,
+        PluginLoadError,
+        ProviderError,
+        RunFinished,
+        RunLocked,
+        StateError,
+        StructuredOutputError,
+        TeffError,
+        ToolError,
+        TruncatedOutput,
+        WorkflowError,
+    )
+    from teff.flow import AgentRole, Case, Flow, SubFlow, agent_step
+    from teff.graph import Edge, Graph
+    from teff.harness import Harness
+    from teff.node import (
+        LLM,
+        AppendAssistant,
+        Command,
+        ContextBuilder,
+        ExecContext,
+        Interrupt,
+        Node,
+        NodeRegistry,
+        ReActAgent,
+        Supervisor,
+        ToolExec,
+        Transform,
+        default_registry,
+    )
+    from teff.prompt import render_template
+    from teff.provider import Provider, ProviderRegistry
+    from teff.runtime import Limits, RunResult, StreamEvent
+    from teff.state import DELETE, Append, Overwrite
+    from teff.tool import Tool, ToolRegistry, default_tool_registry
+    from teff.workflow import from_yaml
+
+__all__ = [
+    "DELETE",
+    "LLM",
+    "AgentRole",
+    "AmbiguousName",
+    "Append",
+    "AppendAssistant",
+    "Case",
+    "CheckpointCorrupt",
+    "CheckpointError",
+    "Command",
+    "ConfigError",
+    "ContextBuilder",
+    "Edge",
+    "ExecContext",
+    "Flow",
+    "Graph",
+    "GraphChanged",
+    "GraphInterrupt",
+    "Harness",
+    "IncompleteStream",
+    "Interrupt",
+    "LeaseLost",
+    "LimitReached",
+    "Limits",
+    "Node",
+    "NodeError",
+    "NodeRegistry",
+    "Overwrite",
+    "PluginError",
+    "PluginLoadError",
+    "Provider",
+    "ProviderError",
+    "ProviderRegistry",
+    "ReActAgent",
+    "RunFinished",
+    "RunLocked",
+    "RunResult",
+    "StateError",
+    "StreamEvent",
+    "StructuredOutputError",
+    "SubFlow",
+    "Supervisor",
+    "TeffError",
+    "Tool",
+    "ToolError",
+    "ToolExec",
+    "ToolRegistry",
+    "Transform",
+    "TruncatedOutput",
+    "WorkflowError",
+    "__version__",
+    "agent_step",
+    "default_registry",
+    "default_tool_registry",
+    "from_yaml",
+    "render_template",
+]
+
+_HOMES = {
+    "teff.errors": (
+        "AmbiguousName",
+        "CheckpointCorrupt",
+        "CheckpointError",
+        "ConfigError",
+        "GraphChanged",
+        "GraphInterrupt",
+        "IncompleteStream",
+        "LeaseLost",
+        "LimitReached",
+        "NodeError",
+        "PluginError",
+        "PluginLoadError",
+        "ProviderError",
+        "RunFinished",
+        "RunLocked",
+        "StateError",
+        "StructuredOutputError",
+        "TeffError",
+        "ToolError",
+        "TruncatedOutput",
+        "WorkflowError",
+    ),
+    "teff.flow": ("AgentRole", "Case", "Flow", "SubFlow", "agent_step"),
+    "teff.graph": ("Edge", "Graph"),
+    "teff.harness": ("Harness",),
+    "teff.node": (
+        "LLM",
+        "AppendAssistant",
+        "Command",
+        "ContextBuilder",
+        "ExecContext",
+        "Interrupt",
+        "Node",
+        "NodeRegistry",
+        "ReActAgent",
+        "Supervisor",
+        "ToolExec",
+        "Transform",
+        "default_registry",
+    ),
+    "teff.prompt": ("render_template",),
+    "teff.provider": ("Provider", "ProviderRegistry"),
+    "teff.runtime": ("Limits", "RunResult", "StreamEvent"),
+    "teff.state": ("DELETE", "Append", "Overwrite"),
+    "teff.tool": ("Tool", "ToolRegistry", "default_tool_registry"),
+    "teff.workflow": ("from_yaml",),
+}
+
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+# Hidden from type checkers, which would take every misspelt name for a right one.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module 'teff' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

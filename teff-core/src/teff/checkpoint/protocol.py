@@ -1,0 +1,98 @@
+"""What a store of runs must do: hold one ordered list of records per run, under one owner at a time.
+
+A record is written once and never changed. The journal (`teff.runtime.journal`) decides what the
+records mean; a store keeps their order, fences off writers that lost their lease, and gives the
+records back as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import attrs
+
+__all__ = ["Checkpointer", "Durability", "Lease", "Record", "RecordKind", "RunState"]
+
+#: What a record survives once ``append`` has returned: the end of the run object (``exit`` of the
+#: process loses it), a crash of the process, or a loss of power.
+Durability = Literal["exit", "process", "power"]
+
+#: ``start``: the input and the graph's signature. ``step``: one committed step of one frame.
+#: ``value``: the result of a recorded call. ``pause``: open questions. ``answer``: an answer to one.
+#: ``end``: how the run ended.
+RecordKind = Literal["start", "step", "value", "pause", "answer", "end"]
+
+#: How a run was left. ``running`` is a run that nobody closed: its process died.
+RunState = Literal["running", "finished", "stopped", "paused", "failed", "cancelled"]
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """One entry of a run's journal.
+
+    Attributes:
+        kind: what it is.
+        path: the frame or the call that it belongs to, ``"plan/3"`` or ``"fan/1/[17]"``; "" for the
+            root frame.
+        data: JSON-like values, frozen; the journal knows their meaning.
+    """
+
+    kind: RecordKind
+    path: str = ""
+    data: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Lease:
+    """The right to append to one run. A newer lease of the same run has a higher ``epoch``."""
+
+    run_id: str
+    owner: str
+    epoch: int
+
+
+@runtime_checkable
+class Checkpointer(Protocol):
+    """A store of runs. Runs of different owners never meet, whatever their ids are."""
+
+    @property
+    def durability(self) -> Durability:
+        """What a record survives once ``append`` has returned."""
+        ...
+
+    async def claim(self, run_id: str, *, owner: str = "default") -> Lease:
+        """Take the run for writing; a run that is not there is begun.
+
+        Raises:
+            RunLocked: somebody else holds it.
+        """
+        ...
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Hold on to the run.
+
+        Raises:
+            LeaseLost: it was taken by somebody else.
+        """
+        ...
+
+    async def append(self, lease: Lease, records: Sequence[Record]) -> None:
+        """Store ``records`` after all earlier ones: all of them, or none.
+
+        Raises:
+            LeaseLost: the run was taken by somebody else; nothing was stored.
+        """
+        ...
+
+    async def load(self, run_id: str, *, owner: str = "default") -> Sequence[Record]:
+        """Return the records of a run in their order; empty where there are none.
+
+        Raises:
+            CheckpointCorrupt: they are not what was stored.
+        """
+        ...
+
+    async def release(self, lease: Lease, state: RunState) -> None:
+        """Give the run back, saying how it was left. Releasing a lost lease does nothing."""
+        ...

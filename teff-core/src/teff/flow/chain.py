@@ -1,0 +1,86 @@
+"""What a step of a flow may be made from, and the conditions that a flow writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from teff.flow.sub_flow import SubFlow
+from teff.node import Node, make_function_node
+
+if TYPE_CHECKING:
+    from teff.flow.flow import Flow
+
+__all__ = ["Case", "Chain", "Stepable", "as_node", "as_nodes", "equals"]
+
+#: What becomes one node: a node, a function ``(ctx, state)``, or a flow.
+Stepable: TypeAlias = "Node | Callable[..., Any] | Flow"
+
+#: What becomes one node or several in a row.
+Chain: TypeAlias = "Stepable | Sequence[Stepable]"
+
+_WORD = re.compile(r"[^\W\d][\w-]*")
+_RESERVED = frozenset({"and", "or", "not", "in", "contains", "true", "false", "null", "none"})
+
+
+class Case:
+    """One way of a `Flow.branch`: the value that it is for, and its steps.
+
+    >>> case = Case("urgent").add(lambda ctx, state: {"note": "!"}, id="mark")
+    >>> case.steps[0][1]
+    'mark'
+    """
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.steps: list[tuple[Stepable, str | None]] = []
+
+    def add(self, step: Stepable, id: str | None = None) -> Case:
+        """Add a step after those there are; return this case."""
+        self.steps.append((step, id))
+        return self
+
+
+def as_node(step: Stepable) -> Node:
+    """Return ``step`` as a node: a flow becomes a `SubFlow`, a function a function node.
+
+    Raises:
+        ConfigError: it is neither a node nor a flow nor a function ``(ctx, state)``.
+    """
+    if isinstance(step, Node):
+        return step
+    compile_flow = getattr(step, "compile", None)
+    if compile_flow is not None and not isinstance(step, type):
+        return SubFlow(compile_flow())
+    return make_function_node(step)  # type: ignore[arg-type]  # a function, or refused there
+
+
+def as_nodes(chain: Chain) -> list[Node]:
+    """Return the nodes of a chain, in order."""
+    if isinstance(chain, Iterable) and not isinstance(chain, Node):
+        return [as_node(step) for step in chain]
+    return [as_node(chain)]
+
+
+def equals(key: str, value: object, *, exact: bool = False) -> str:
+    """Return the condition that ``key`` has ``value``.
+
+    A plain word is compared as models and people write it, without regard to case and closing
+    punctuation; any other text, and a word where ``exact`` is asked for, is compared as it stands.
+
+    >>> equals("next_agent", "billing"), equals("level", 3), equals("plan", "a, b")
+    ('next_agent=billing', 'level=3', "plan='a, b'")
+    """
+    if value is None or isinstance(value, bool):
+        return f"{key}={'null' if value is None else str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"{key}={value}"
+    text = str(value)
+    if not exact and _WORD.fullmatch(text) and text.casefold() not in _RESERVED:
+        return f"{key}={text}"
+    return f"{key}={_quoted(text)}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

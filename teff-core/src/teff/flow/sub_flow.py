@@ -1,0 +1,114 @@
+"""`SubFlow`: a graph as one node of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from teff.graph import Graph
+from teff.graph.running import run_nested
+from teff.node import Node
+from teff.runtime import ExecContext, Frame
+from teff.state import DELETE, Append, Overwrite
+
+__all__ = ["SubFlow"]
+
+_MISSING: Any = object()
+
+
+class SubFlow(Node):
+    """Run a graph with a state of its own, and bring back what it changed.
+
+    Limits, tools, providers, events, answers and the journal are those of the run. A list that grew
+    comes back as what was added to it, so nothing doubles, whatever reducer a key has.
+
+    Args:
+        graph: what to run.
+        input_map: from keys of its state to keys of the state outside; without one it starts from
+            the whole state.
+        output_map: from keys outside to keys of its state; without one every change comes back.
+        id: the node's id.
+
+    >>> import asyncio
+    >>> from teff.node import make_function_node
+    >>> inner = Graph({"square": make_function_node(lambda ctx, s: {"y": s["x"] ** 2})}, [], "square")
+    >>> node = SubFlow(inner, input_map={"x": "side"}, output_map={"area": "y"}, id="area")
+    >>> asyncio.run(Graph({"area": node}, [], "area").run({"side": 3}))
+    {'side': 3, 'area': 9}
+    """
+
+    type = "subflow"
+
+    def __init__(
+        self,
+        graph: Graph,
+        input_map: Mapping[str, str] | None = None,
+        output_map: Mapping[str, str] | None = None,
+        *,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.graph = graph
+        self.input_map = input_map
+        self.output_map = output_map
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
+        """Run the graph; return what it changed."""
+        if self.input_map is None:
+            given: Mapping[str, Any] = dict(state)
+        else:
+            given = {inner: state.get(outer) for inner, outer in self.input_map.items()}
+
+        def changes(frame: Frame) -> Mapping[str, Any]:
+            return self._changes(given, frame.state)
+
+        return changes(await run_nested(self.graph, ctx, given, keep=changes))
+
+    def _changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        if self.output_map is None:
+            changed = {
+                key: _change(before.get(key, _MISSING), value)
+                for key, value in after.items()
+                if before.get(key, _MISSING) is not value
+            }
+            if self.input_map is None:
+                changed |= {key: DELETE for key in before if key not in after}
+            return changed
+        changed = {}
+        for outer, inner in self.output_map.items():
+            old, new = _MISSING, after.get(inner, _MISSING)
+            if self._given_from(inner) == outer:
+                old = before.get(inner, _MISSING)
+            if new is not old:
+                changed[outer] = _change(old, None if new is _MISSING else new)
+        return changed
+
+    def _given_from(self, inner: str) -> str | None:
+        return inner if self.input_map is None else self.input_map.get(inner)
+
+    def reads(self) -> Iterable[str] | None:
+        """Return the keys outside that the input map names, or None where it takes everything."""
+        return None if self.input_map is None else self.input_map.values()
+
+    def writes(self) -> Iterable[str] | None:
+        """Return the keys that the output map names, or those that any node inside writes."""
+        if self.output_map is not None:
+            return self.output_map.keys()
+        written: set[str] = set()
+        for node in self.graph.nodes.values():
+            keys = node.writes()
+            if keys is None:
+                return None
+            written |= set(keys)
+        return written
+
+    def children(self) -> Iterable[Node]:
+        """Return the nodes of the graph."""
+        return self.graph.nodes.values()
+
+
+def _change(old: Any, new: Any) -> Any:
+    """Return the operator that turns ``old`` into ``new``, as small as it can be said."""
+    if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+        return Append(new[len(old) :])
+    return Overwrite(new)

@@ -1,0 +1,73 @@
+"""What `Flow.team` is put together from: roles made into steps, and the supervisor over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from teff.errors import ConfigError
+from teff.flow.agent import AgentRole
+from teff.flow.chain import Chain
+from teff.node import Supervisor
+
+__all__ = ["BuiltRole", "role_chain", "team_supervisor"]
+
+
+@attrs.frozen(kw_only=True)
+class BuiltRole:
+    """A role as steps, and the state key that it fills."""
+
+    chain: Chain
+    output_key: str
+
+
+def role_chain(
+    name: str,
+    role: AgentRole | Mapping[str, Any] | Chain,
+    *,
+    model: str | None,
+    provider: str | None,
+) -> BuiltRole:
+    """Make the steps of one role; its own model and provider win over those of the team.
+
+    Raises:
+        ConfigError: an unknown option of the role.
+    """
+    if isinstance(role, Mapping):
+        role = AgentRole.from_mapping(role, name=name)
+    if isinstance(role, AgentRole):
+        chain = role.build(model=model, provider=provider, id=name)
+        return BuiltRole(chain=chain, output_key=role.output_key)
+    return BuiltRole(chain=role, output_key=name)
+
+
+def team_supervisor(
+    system: str,
+    roles: Mapping[str, BuiltRole],
+    *,
+    model: str | None,
+    provider: str | None,
+    fallback: str = "",
+    **options: Any,
+) -> Supervisor:
+    """Make the supervisor of a team.
+
+    Raises:
+        ConfigError: no roles, ``fallback`` and ``fallback_agent`` together, or an unknown option.
+    """
+    if not roles:
+        raise ConfigError("a team needs at least one role.")
+    if fallback:
+        if options.get("fallback_agent"):
+            raise ConfigError("give fallback or fallback_agent, not both.", path="fallback")
+        options["fallback_agent"] = fallback
+    options.setdefault("route_keys", {name: role.output_key for name, role in roles.items()})
+    return Supervisor(
+        system=system,
+        agents=list(roles),
+        model=model or "",
+        provider=provider or "",
+        **options,
+    )

@@ -1,0 +1,8 @@
+"""Graphs: nodes, edges, and the loop that runs them."""
+
+from teff.graph.check import Problem
+from teff.graph.edge import Edge
+from teff.graph.graph import Graph
+from teff.graph.running import RunOptions
+
+__all__ = ["Edge", "Graph", "Problem", "RunOptions"]

@@ -1,0 +1,14 @@
+"""Model calls and tool calls, done right once for every node."""
+
+from teff.harness.harness import Harness, TokenCallback
+from teff.harness.retry import RetryPolicy
+from teff.harness.tool_calls import ToolOptions, run_tool_calls, tools_in_scope
+
+__all__ = [
+    "Harness",
+    "RetryPolicy",
+    "TokenCallback",
+    "ToolOptions",
+    "run_tool_calls",
+    "tools_in_scope",
+]

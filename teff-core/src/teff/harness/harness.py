@@ -1,0 +1,277 @@
+"""`Harness`: one model call done right."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+
+from teff.errors import ConfigError, ProviderError
+from teff.harness.journaled import reply_from_json, reply_to_json
+from teff.harness.retry import RetryPolicy
+from teff.messages import Message
+from teff.plugins import NodeInfo, RunInfo
+from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
+from teff.runtime import ExecContext
+
+__all__ = ["Harness", "TokenCallback"]
+
+#: Hears each piece of a streamed answer; a plain or an async function.
+TokenCallback = Callable[[str], Awaitable[None] | None]
+
+
+class Harness:
+    """Asks one model of one provider: retries, limits, streaming, events, the journal.
+
+    Inside a node, `for_step` makes one that belongs to the step: its calls are counted against the
+    limits of the run, told as events and recorded, so that a resumed run does not pay twice.
+
+    Args:
+        model: the model's name as the provider knows it.
+        provider: the provider's name.
+        providers: a `ProviderRegistry`, or what one is made from; the installed ones by default.
+        temperature, max_tokens: None leaves them to the server.
+        timeout: seconds for a call; for a stream, between two events.
+        max_retries, max_retry_wait: see `RetryPolicy`.
+        options: settings of the provider, sent as they are.
+
+    Raises:
+        ConfigError: the provider is unknown.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        provider: str,
+        providers: ProviderRegistry | Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float = 120.0,
+        max_retries: int = 2,
+        max_retry_wait: float = 120.0,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        registry = ProviderRegistry.of(providers)
+        self._bind(registry.resolve(provider), ExecContext(node_id="harness"))
+        self.model = model
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+        self.timeout = timeout
+        self.retry = RetryPolicy(max_retries=max_retries, max_wait=max_retry_wait)
+        self.options = options or {}
+
+    def _bind(self, provider: Provider, ctx: ExecContext) -> None:
+        self.provider = provider
+        self._ctx = ctx
+
+    @classmethod
+    def for_step(
+        cls,
+        ctx: ExecContext,
+        *,
+        provider: str = "",
+        model: str = "",
+        overrides: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float = 120.0,
+        max_retries: int = 2,
+        options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return a harness for the step of ``ctx``; empty names mean the defaults of the run.
+
+        Args:
+            ctx: the step.
+            provider, model: names, or "" for the defaults.
+            overrides: options of the provider that this step replaces, ``base_url`` and the like.
+            temperature, max_tokens, timeout, max_retries, options: as for `Harness`.
+
+        Raises:
+            ConfigError: nothing names a provider or a model, or the provider is unknown.
+        """
+        registry = ctx.providers if ctx.providers is not None else ProviderRegistry()
+        provider_name = _named("provider", provider or ctx.default_provider, ctx)
+        harness = cls.__new__(cls)
+        harness._bind(registry.derive(provider_name, overrides or {}), ctx)
+        harness.model = _named("model", model or ctx.default_model, ctx)
+        harness.temperature = temperature
+        harness.max_tokens = max_tokens
+        harness.timeout = timeout
+        harness.retry = RetryPolicy(max_retries=max_retries)
+        harness.options = options or {}
+        return harness
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether the provider can hold an answer to a list of choices."""
+        return self.provider.capabilities.choices
+
+    async def call(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        choices: Sequence[str] | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_token: TokenCallback | None = None,
+    ) -> ChatReply:
+        """Ask the model once and return its whole answer.
+
+        Args:
+            messages: the conversation; not empty.
+            tools: what the model may call.
+            choices: the only texts the answer may be, where the provider can enforce it.
+            json_schema: what the answer must fit, where the provider can enforce it.
+            stream: whether the answer is taken piece by piece, where somebody listens.
+            on_token: hears the pieces, beside the ``token`` events.
+
+        Raises:
+            ProviderError: the call failed, after every retry. There is no retry once a token was
+                shown.
+            ConfigError: there are no messages, or tools for a provider that has no tool calls.
+            LimitSignal: the run may make no further call.
+        """
+        if not messages:
+            raise ConfigError(f"{self._ctx.node_id!r} has no message to send to the model.")
+        if tools and not self.provider.capabilities.tools:
+            raise ConfigError(
+                f"provider {self.provider.name!r} cannot call tools, and {self._ctx.node_id!r} "
+                "offers some: use another provider, or remove use_tools."
+            )
+        request = ChatRequest(
+            model=self.model,
+            messages=messages,
+            tools=tools,
+            choices=choices,
+            json_schema=json_schema,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            timeout=self.timeout,
+            options=self.options,
+        )
+        live = stream and (self._ctx.listening or on_token is not None)
+
+        async def ask() -> dict[str, Any]:
+            return reply_to_json(await self._ask(request, live=live, on_token=on_token))
+
+        key = f"llm/{self._ctx.number('llm')}"
+        return reply_from_json(await self._ctx.once(key, ask))
+
+    async def _ask(
+        self, request: ChatRequest, *, live: bool, on_token: TokenCallback | None
+    ) -> ChatReply:
+        attempt = 1
+        while True:
+            shown = _Shown()
+            self._ctx.run.count_model_call()
+            try:
+                return await self._attempt(request, live=live, on_token=on_token, shown=shown)
+            except ProviderError as error:
+                wait = None if shown.anything else self.retry.wait_before_retry(error, attempt)
+                if wait is None:
+                    raise
+                await self._ctx.emit(
+                    "llm_retry",
+                    {
+                        "provider": self.provider.name,
+                        "model": request.model,
+                        "attempt": attempt,
+                        "wait": wait,
+                        "error": str(error),
+                    },
+                )
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _attempt(
+        self,
+        request: ChatRequest,
+        *,
+        live: bool,
+        on_token: TokenCallback | None,
+        shown: _Shown,
+    ) -> ChatReply:
+        self._tell("teff_llm_request", request=request)
+        started = time.monotonic()
+        if live and self.provider.capabilities.streaming:
+            reply = await self._stream(request, on_token, shown)
+        else:
+            reply = await self.provider.chat(request)
+        seconds = time.monotonic() - started
+        used = reply.usage
+        self._ctx.run.count_tokens(f"{self.provider.name}/{request.model}", used)
+        self._tell("teff_llm_response", request=request, reply=reply, seconds=seconds)
+        await self._ctx.emit(
+            "llm",
+            {
+                "provider": self.provider.name,
+                "model": reply.model or request.model,
+                "prompt_tokens": used.prompt_tokens,
+                "completion_tokens": used.completion_tokens,
+                "duration_ms": seconds * 1000.0,
+                "finish_reason": reply.finish_reason,
+                "cached": False,
+            },
+        )
+        return reply
+
+    async def _stream(
+        self, request: ChatRequest, on_token: TokenCallback | None, shown: _Shown
+    ) -> ChatReply:
+        pieces = self.provider.stream(request)
+        try:
+            async for piece in pieces:
+                if piece.text:
+                    shown.anything = True
+                    await self._show(piece.text, request.model, on_token)
+                if piece.reply is not None:
+                    return piece.reply
+        finally:
+            # An async generator that is left early is closed at once, not when it is collected.
+            close = getattr(pieces, "aclose", None)
+            if close is not None:
+                await close()
+        raise ProviderError(
+            f"provider {self.provider.name!r} ended a stream without the whole reply",
+            provider=self.provider.name,
+            model=request.model,
+        )
+
+    async def _show(self, text: str, model: str, on_token: TokenCallback | None) -> None:
+        await self._ctx.emit(
+            "token", {"token": text, "provider": self.provider.name, "model": model}
+        )
+        if on_token is not None:
+            waiting = on_token(text)
+            if inspect.isawaitable(waiting):
+                await waiting
+
+    def _tell(self, hook: str, **details: Any) -> None:
+        ctx = self._ctx
+        hooks = ctx.run.hooks
+        if hooks is not None and hooks.listens(hook):
+            node = NodeInfo(id=ctx.node_id, type=ctx.node_type, path=ctx.path)
+            hooks.tell(hook, run=RunInfo(run_id=ctx.run_id, graph=""), node=node, **details)
+
+
+@attrs.define
+class _Shown:
+    """Whether a piece of the answer has left the harness."""
+
+    anything: bool = False
+
+
+def _named(what: str, name: str | None, ctx: ExecContext) -> str:
+    if not name:
+        raise ConfigError(
+            f"node {ctx.node_id!r} asks a model, but no {what} is named: "
+            f"set {what} on the node or default_{what} on the flow.",
+            path=ctx.node_id,
+        )
+    return name

@@ -1,0 +1,166 @@
+"""Carrying out the tool calls of one reply: approval, limits, events, the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from teff.messages import ToolCall
+from teff.runtime import ExecContext, Question, Signal
+from teff.tool import Tool, ToolResult, default_tool_registry, execute_call, scope_tools
+from teff.tool.approval import ApprovalPolicy, decide
+
+__all__ = ["ToolOptions", "run_tool_calls", "tools_in_scope"]
+
+
+@attrs.frozen(kw_only=True)
+class ToolOptions:
+    """How tool calls are carried out.
+
+    Attributes:
+        error_mode: ``message`` tells the model what went wrong; ``raise`` ends the step.
+        timeout: seconds for one call, or None.
+        approval: who says whether a call may run; see `teff.tool.approval`.
+        human_key: the name of the tool that asks a person.
+        max_parallel: how many calls run at once.
+    """
+
+    error_mode: Literal["message", "raise"] = "message"
+    timeout: float | None = None
+    approval: ApprovalPolicy = None
+    human_key: str = "ask_human"
+    max_parallel: int = 8
+
+
+def tools_in_scope(ctx: ExecContext, use_tools: str | Iterable[str] | bool | None) -> list[Tool]:
+    """Return the tools that a node may use: those of the run, and installed ones by name.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    wanted = [use_tools] if isinstance(use_tools, str) else use_tools
+    pool = dict(ctx.tools)
+    if not isinstance(wanted, bool) and wanted is not None:
+        wanted = list(wanted)
+        for name in wanted:
+            if name not in pool and name not in ("all", "*"):
+                pool[name] = default_tool_registry.resolve(name)
+    if isinstance(use_tools, str):
+        return scope_tools(pool, use_tools)
+    return scope_tools(pool, wanted)
+
+
+async def run_tool_calls(
+    ctx: ExecContext,
+    calls: Sequence[ToolCall],
+    tools: Iterable[Tool],
+    *,
+    state: Mapping[str, Any],
+    options: ToolOptions,
+) -> list[ToolResult]:
+    """Carry out ``calls`` at once and return their results in the same order.
+
+    A call that was finished before a pause or a crash is not run again. Several calls may pause in
+    one round: all of their questions are open together, and what can run has run.
+
+    Raises:
+        ToolError: a call failed and ``error_mode`` is ``raise``; the others were finished first.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    gate = asyncio.Semaphore(options.max_parallel)
+
+    async def carry_out(number: int, call: ToolCall) -> ToolResult:
+        async with gate:
+            return await _carry_out(ctx, number, call, by_name, state=state, options=options)
+
+    outcomes = await asyncio.gather(
+        *(carry_out(number, call) for number, call in enumerate(calls, 1)),
+        return_exceptions=True,
+    )
+    results: list[ToolResult] = []
+    failures: list[BaseException] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            failures.append(outcome)
+        else:
+            results.append(outcome)
+    if failures:
+        # A signal (a pause, a limit) says more about the run than an error beside it.
+        raise min(failures, key=lambda failure: not isinstance(failure, Signal))
+    return results
+
+
+async def _carry_out(
+    ctx: ExecContext,
+    number: int,
+    call: ToolCall,
+    tools: Mapping[str, Tool],
+    *,
+    state: Mapping[str, Any],
+    options: ToolOptions,
+) -> ToolResult:
+    if call.name == options.human_key and call.name not in tools:
+        answer = await ctx.ask(_question(ctx, call, options.human_key, _asked(call)))
+        return ToolResult(call=call, text=str(answer))
+    if not await _is_approved(ctx, call, options.approval):
+        return ToolResult(call=call, text=f"The call of {call.name!r} was declined.", error=True)
+    await ctx.emit(
+        "tool_call", {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+    )
+
+    async def run() -> dict[str, Any]:
+        ctx.run.count_tool_call()
+        result = await execute_call(
+            call,
+            tools,
+            state=state,
+            ctx=ctx,
+            error_mode=options.error_mode,
+            timeout=options.timeout,
+        )
+        return {"text": result.text, "error": result.error, "duration": result.duration}
+
+    recorded = await ctx.once(f"tool/{number}/{call.id}", run)
+    result = ToolResult(call=call, **recorded)
+    await ctx.emit(
+        "tool_result",
+        {
+            "id": call.id,
+            "name": call.name,
+            "text": result.text,
+            "error": result.error,
+            "duration_ms": result.duration * 1000.0,
+        },
+    )
+    return result
+
+
+async def _is_approved(ctx: ExecContext, call: ToolCall, policy: ApprovalPolicy) -> bool:
+    decision = await decide(policy, call)
+    if decision == "pause":
+        prompt = f"May {call.name!r} be called with {dict(call.arguments)!r}?"
+        answer = await ctx.ask(_question(ctx, call, "tool_approval", prompt))
+        # Whatever is no clear yes is a no.
+        return answer is True or (isinstance(answer, str) and answer.strip() == "approve")
+    return decision == "approve"
+
+
+def _question(ctx: ExecContext, call: ToolCall, key: str, prompt: str) -> Question:
+    # The id holds that of the call, so an answer can reach no other call.
+    return Question(
+        id=f"{ctx.path}:{key}:{call.id}",
+        key=key,
+        prompt=prompt,
+        path=ctx.path,
+        node_id=ctx.node_id,
+    )
+
+
+def _asked(call: ToolCall) -> str:
+    for name in ("question", "prompt", "message"):
+        if isinstance(text := call.arguments.get(name), str):
+            return text
+    return ", ".join(str(value) for value in call.arguments.values())

@@ -1,0 +1,165 @@
+"""`Node`: what a graph is made of, and how a node declares its options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+
+import attrs
+
+from teff.errors import ConfigError
+from teff.runtime import Command, ExecContext
+from teff.schema.options import structure_fields
+
+__all__ = ["Node", "options"]
+
+_NodeType = TypeVar("_NodeType", bound="type[Node]")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(attrs.field,))
+def options(cls: _NodeType) -> _NodeType:
+    """Make a node class whose annotated attributes are its options.
+
+    Options are attrs fields: keyword-only, converted and checked when a node is made and when one is
+    set. Unknown names are refused, with the nearest known one.
+
+    >>> @options
+    ... class Greet(Node):
+    ...     type = "greet"
+    ...     name: str = "world"
+    ...
+    ...     async def execute(self, ctx, state):
+    ...         return {"greeting": f"Hello, {self.name}!"}
+    >>> Greet(name="Ada").config["name"], Greet({"name": "Ada"}).name
+    ('Ada', 'Ada')
+    """
+    return attrs.define(cls, init=False, kw_only=True, slots=False, eq=False, repr=False)
+
+
+@options
+class Node:
+    """One step of a graph: reads the state, returns what changes.
+
+    Subclass it, set ``type`` (the name in workflow files) and write `execute`. Declare options with
+    the decorator `options` or `attrs.define`, or take whatever is given from ``self.config``.
+
+    Args:
+        config: options as a mapping; keywords win over it.
+        id: the node's id in a graph; a `Flow` makes one up where it is None.
+
+    Raises:
+        ConfigError: an unknown option, or a value that does not fit.
+    """
+
+    type: ClassVar[str] = ""
+
+    if TYPE_CHECKING:
+        # The first argument of every node, for type checkers: see `config` below.
+        config: MutableMapping[str, Any] | None = attrs.field(default=None, kw_only=False)
+
+    id: str | None = None
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **given: Any) -> None:
+        merged = {**(config or {}), **given}
+        if _declares_options(type(self)):
+            fields = structure_fields(type(self), merged, what=self._described(merged.get("id")))
+            self.__attrs_init__(**fields)  # type: ignore[attr-defined]  # made by attrs
+        else:
+            self.id = merged.get("id")
+            self._config = merged
+
+    if not TYPE_CHECKING:
+
+        @property
+        def config(self) -> MutableMapping[str, Any]:
+            """The options as a mapping that can be read and set."""
+            return _OptionsView(self) if _declares_options(type(self)) else self._config
+
+        @config.setter
+        def config(self, options: Mapping[str, Any]) -> None:
+            if _declares_options(type(self)):
+                _OptionsView(self).update(options)
+            else:
+                self._config = dict(options)
+
+    async def execute(
+        self, ctx: ExecContext, state: dict[str, Any]
+    ) -> Mapping[str, Any] | Command | None:
+        """Do the node's work.
+
+        Args:
+            ctx: tools, model calls, events, questions to a person.
+            state: a dict of the node's own. Its keys may be rebound; the values in it cannot be
+                changed in place.
+
+        Returns:
+            What changes: a dict of updates; or ``state`` itself, which means the keys that were
+            rebound; or a `Command` that also says where to go; or None for no change.
+        """
+        raise TypeError(f"{type(self).__name__} has no execute(self, ctx, state): write one")
+
+    def reads(self) -> Iterable[str] | None:
+        """Return the state keys that this node reads, or None where that cannot be known."""
+        return None
+
+    def writes(self) -> Iterable[str] | None:
+        """Return the state keys that this node may update, or None where that cannot be known."""
+        return None
+
+    def targets(self) -> Iterable[str]:
+        """Return the ids of the nodes that this node may send the run to by a `Command`."""
+        return ()
+
+    def asks_model(self) -> tuple[str | None, str | None] | None:
+        """Return the provider and the model that this node asks (None: the default); or None."""
+        return None
+
+    def uses_tools(self) -> Iterable[str]:
+        """Return the names of the tools that this node needs."""
+        return ()
+
+    def children(self) -> Iterable[Node]:
+        """Return the nodes that this node runs itself."""
+        return ()
+
+    @classmethod
+    def _described(cls, id: object = None) -> str:
+        name = cls.type or cls.__name__
+        return f"{name} {id!r}" if id else name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r}>" if self.id else f"<{type(self).__name__}>"
+
+
+@functools.cache
+def _declares_options(cls: Any) -> bool:
+    return any("__attrs_attrs__" in vars(base) for base in cls.__mro__[: cls.__mro__.index(Node)])
+
+
+class _OptionsView(MutableMapping[str, Any]):
+    """The attrs fields of a node as a mapping."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._names = [field.name for field in attrs.fields(cast("Any", type(node)))]
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return getattr(self._node, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        checked = structure_fields(
+            type(self._node), {name: value}, what=self._node._described(self._node.id)
+        )
+        setattr(self._node, name, checked[name])
+
+    def __delitem__(self, name: str) -> None:
+        raise ConfigError(f"option {name!r} cannot be removed; set it to another value.", path=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,79 @@
+"""Plain functions as nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from teff.errors import ConfigError
+from teff.node.base import Node
+from teff.runtime import ExecContext
+
+__all__ = ["FunctionNode", "make_function_node"]
+
+
+class FunctionNode(Node):
+    """A function ``(ctx, state)``, or ``(ctx, options, state)`` with typed options, as a node.
+
+    A function without ``async`` runs in a worker thread, so that it cannot hold up other runs.
+
+    >>> make_function_node(lambda ctx, state: {"n": state["n"] + 1}, "increment").type
+    'increment'
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        type_name: str | None = None,
+        typed_options: object = None,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self.type = type_name or getattr(function, "__name__", "function")  # type: ignore[misc]  # the type of this one node
+        self._function = function
+        self._arguments = () if typed_options is None else (typed_options,)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004  # a callable object with an async __call__
+        )
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
+        """Call the function; what it returns is read like any node's result."""
+        if self._is_async:
+            return await self._function(ctx, *self._arguments, state)
+        result = await asyncio.to_thread(self._function, ctx, *self._arguments, state)
+        return await result if inspect.isawaitable(result) else result
+
+
+def make_function_node(
+    function: Callable[..., Any], type_name: str | None = None, *, id: str | None = None
+) -> FunctionNode:
+    """Return a node that calls ``function(ctx, state)``.
+
+    Args:
+        function: plain or async; returns a dict of updates, a `Command`, or None.
+        type_name: the node's type; the function's name where it is not given.
+        id: the node's id.
+
+    Raises:
+        ConfigError: it is not callable, or does not take two arguments.
+    """
+    if not callable(function):
+        raise ConfigError(f"a step must be a Node or a function, not {type(function).__name__}.")
+    require_parameters(function, 2, "(ctx, state)")
+    return FunctionNode(function, type_name=type_name, id=id)
+
+
+def require_parameters(function: Callable[..., Any], count: int, expected: str) -> None:
+    """Refuse a function that cannot be called with ``count`` positional arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a built-in without a signature is only known when it is called
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise ConfigError(f"function {name!r} must take {expected}: {error}.") from None

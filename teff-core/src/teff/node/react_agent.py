@@ -1,0 +1,135 @@
+"""`ReActAgent`: one turn of a tool loop that the graph can see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from teff.harness import TokenCallback, tools_in_scope
+from teff.messages import Message, assistant, last_user_message, user, with_system
+from teff.node.base import options
+from teff.node.llm import named_tools
+from teff.node.model import ModelNode
+from teff.prompt import compile_template
+from teff.runtime import ExecContext
+from teff.state import Append
+
+__all__ = ["ReActAgent"]
+
+#: What `tool_call_key` holds while calls wait to be carried out.
+PENDING = "pending"
+
+
+@options
+class ReActAgent(ModelNode):
+    """Ask a model that may call tools: one model call for each visit.
+
+    Its calls go into the state under ``_tool_calls``; a `ToolExec` node carries them out, and an
+    edge on ``_tool_call_name!=`` leads there and back. `Flow.harness` wires the two.
+
+    A visit that does not follow tool results begins a turn: the text under ``input_key`` is added to
+    the conversation as the user's, and the count of rounds starts again. After ``max_tool_rounds``
+    rounds of one turn the model is asked once more without tools, for the best answer.
+
+    Args:
+        system: a template for the system text; laid over the request, never stored.
+        input_key, output_key, messages_key: where the user's text, the answer and the conversation
+            are.
+        tool_call_key: holds ``"pending"`` while calls wait, else "".
+        use_tools: names of tools, ``"all"`` for those of the run, or None for none.
+        max_tool_rounds: rounds of calls in one turn.
+        stream, on_token: as for `LLM`.
+        max_retries: as ``http_max_retries``, which it replaces where it is given.
+
+    >>> ReActAgent(use_tools=["calculator"]).writes()[:2]
+    ['messages', 'output']
+    """
+
+    type = "react_agent"
+
+    system: str = ""
+    input_key: str = "input"
+    output_key: str = "output"
+    messages_key: str = "messages"
+    tool_call_key: str = "_tool_call_name"
+    use_tools: str | Sequence[str] | bool | None = None
+    max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
+    stream: bool = False
+    on_token: TokenCallback | None = None
+    max_retries: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_retries is not None:
+            self.http_max_retries = self.max_retries
+        self._system = compile_template(self.system)
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
+        """Ask the model once; return the conversation, its answer, and the calls it wants."""
+        history: list[Message | Mapping[str, Any]] = list(state.get(self.messages_key) or ())
+        added = self._opening(state, history)
+        round_key = f"_react_round_{ctx.node_id}"
+        within_turn = bool(history) and history[-1].get("role") == "tool"
+        rounds = _whole(state.get(round_key)) if within_turn else 0
+        exhausted = rounds >= self.max_tool_rounds
+        if exhausted:
+            await ctx.emit("limit", {"reason": "max_tool_rounds"})
+        tools = [] if exhausted else tools_in_scope(ctx, self.use_tools)
+        system_text = self._system.render(state, name="system", node=ctx.node_id)
+        reply = await self.harness(ctx).call(
+            with_system([*history, *added], system_text),
+            tools=[tool.spec() for tool in tools],
+            stream=self.stream,
+            on_token=self.on_token,
+        )
+        calls = [call.to_json() for call in reply.tool_calls] if tools else []
+        first = calls[0] if calls else {"name": "", "args": {}, "id": ""}
+        return {
+            self.messages_key: Append(
+                [*added, assistant(reply.text, reply.tool_calls if calls else ())]
+            ),
+            self.output_key: reply.text,
+            round_key: rounds + 1 if calls else 0,
+            "_tool_calls": calls,
+            self.tool_call_key: PENDING if calls else "",
+            "_tool_call_args": first["args"],
+            "_tool_call_id": first["id"],
+        }
+
+    def _opening(
+        self, state: Mapping[str, Any], history: Sequence[Message | Mapping[str, Any]]
+    ) -> list[Message]:
+        """Return the user's text as a message, unless the conversation ends with it already."""
+        text = str(state.get(self.input_key) or "")
+        last = history[-1].get("role") if history else None
+        if not text or last == "tool":
+            return []
+        if last == "user" and last_user_message(history) == text:
+            return []
+        return [user(text)]
+
+    def reads(self) -> Iterable[str]:
+        """Return the keys of the system template."""
+        return self._system.root_keys
+
+    def writes(self) -> list[str]:
+        """Return the keys of the conversation, the answer and the tool loop."""
+        return [
+            self.messages_key,
+            self.output_key,
+            "_tool_calls",
+            self.tool_call_key,
+            "_tool_call_args",
+            "_tool_call_id",
+        ]
+
+    def uses_tools(self) -> Iterable[str]:
+        """Return the names of the tools that must be there."""
+        return named_tools(self.use_tools)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

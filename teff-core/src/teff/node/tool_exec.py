@@ -1,0 +1,91 @@
+"""`ToolExec`: carries out the calls that an agent left in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from teff.harness import ToolOptions, run_tool_calls, tools_in_scope
+from teff.messages import ToolCall, tool_result
+from teff.node.base import Node, options
+from teff.node.llm import named_tools
+from teff.runtime import ExecContext
+from teff.state import Append
+from teff.tool.approval import ApprovalPolicy, check_policy
+
+__all__ = ["ToolExec"]
+
+
+@options
+class ToolExec(Node):
+    """Run the calls under ``_tool_calls``, at once, and add their results to the conversation.
+
+    Results stand in the order of the calls. A call that was declined or failed has a result that
+    says so. A call that waits for a person pauses the run; the others are finished first, and are
+    not run again when it goes on.
+
+    Args:
+        messages_key: where the conversation is.
+        tool_call_key: set to "" when the calls are done.
+        use_tools: names of the tools that may run, ``"all"`` for those of the run, or None.
+        tool_error_mode: ``message`` tells the model of a failure; ``raise`` fails the node.
+        tool_timeout: seconds for one call, or None.
+        tool_approval: None or ``"auto"``, ``"deny"``, ``"pause"``, or a function
+            ``(name, arguments)`` that returns True, False or one of these words.
+        human_key: the name of the tool that asks a person.
+
+    >>> ToolExec(tool_approval="pause").config["tool_approval"]
+    'pause'
+    """
+
+    type = "tool_exec"
+
+    messages_key: str = "messages"
+    tool_call_key: str = "_tool_call_name"
+    use_tools: str | Sequence[str] | bool | None = "all"
+    tool_error_mode: Literal["message", "raise"] = "message"
+    tool_timeout: float | None = None
+    tool_approval: ApprovalPolicy = None
+    human_key: str = "ask_human"
+
+    def __attrs_post_init__(self) -> None:
+        check_policy(self.tool_approval)
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
+        """Carry out the calls; return their results as messages."""
+        calls = [ToolCall.from_json(call) for call in state.get("_tool_calls") or ()]
+        results = await run_tool_calls(
+            ctx,
+            calls,
+            tools_in_scope(ctx, self.use_tools),
+            state=state,
+            options=ToolOptions(
+                error_mode=self.tool_error_mode,
+                timeout=self.tool_timeout,
+                approval=self.tool_approval,
+                human_key=self.human_key,
+            ),
+        )
+        return {
+            self.messages_key: Append(
+                [tool_result(result.call, result.text) for result in results]
+            ),
+            "_tool_calls": [],
+            self.tool_call_key: "",
+            "_tool_call_args": {},
+            "_tool_call_id": "",
+        }
+
+    def writes(self) -> list[str]:
+        """Return the keys of the conversation and the tool loop."""
+        return [
+            self.messages_key,
+            "_tool_calls",
+            self.tool_call_key,
+            "_tool_call_args",
+            "_tool_call_id",
+        ]
+
+    def uses_tools(self) -> Iterable[str]:
+        """Return the names of the tools that must be there."""
+        return named_tools(self.use_tools)

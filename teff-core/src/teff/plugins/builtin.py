@@ -1,0 +1,43 @@
+"""What Teff itself brings under a name, and which distribution owns which well-known name.
+
+Both are tables, so that a built-in name costs no look at what is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["BUILTINS", "CORE", "OFFICIAL"]
+
+#: The distribution that the built-in names come from.
+CORE = "teff-core"
+
+BUILTINS: Mapping[str, Mapping[str, str]] = {
+    "teff.nodes": {
+        "append_assistant": "teff.node.append_assistant:AppendAssistant",
+        "command": "teff.node.command:CommandNode",
+        "context_builder": "teff.node.context_builder:ContextBuilder",
+        "interrupt": "teff.node.interrupt:Interrupt",
+        "llm_chat": "teff.node.llm:LLM",
+        "react_agent": "teff.node.react_agent:ReActAgent",
+        "subflow": "teff.flow.sub_flow:SubFlow",
+        "supervisor": "teff.node.supervisor:Supervisor",
+        "tool_exec": "teff.node.tool_exec:ToolExec",
+        "transform": "teff.node.transform:Transform",
+    },
+    "teff.checkpointers": {
+        "memory": "teff.checkpoint.memory:MemoryCheckpointer",
+    },
+}
+
+#: Names that users know, and the distribution that provides each.
+OFFICIAL: Mapping[str, Mapping[str, str]] = {
+    "teff.providers": {
+        "local": "teff-providers-local",
+        "ollama": "teff-providers-ollama",
+        "openai": "teff-providers-openai",
+    },
+    "teff.tools": {
+        "fetch_url": "teff-tools-web",
+    },
+}

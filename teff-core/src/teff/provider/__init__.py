@@ -1,0 +1,21 @@
+"""Where model calls go: the protocol of a provider, and the registry that finds one by its name."""
+
+from teff.provider.protocol import (
+    Capabilities,
+    ChatDelta,
+    ChatReply,
+    ChatRequest,
+    Provider,
+    ToolSpec,
+)
+from teff.provider.registry import ProviderRegistry
+
+__all__ = [
+    "Capabilities",
+    "ChatDelta",
+    "ChatReply",
+    "ChatRequest",
+    "Provider",
+    "ProviderRegistry",
+    "ToolSpec",
+]

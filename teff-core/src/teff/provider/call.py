@@ -1,0 +1,141 @@
+"""One HTTP call as its errors see it: whom they name, and what they must not show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from teff.errors import IncompleteStream, ProviderError
+from teff.provider.failures import (
+    add_hint,
+    failure_in_reply,
+    failure_of_status,
+    server_words,
+    shorten,
+)
+from teff.provider.keys import mask, public_url
+from teff.provider.pool import import_httpx
+from teff.provider.reading import parse_json
+
+__all__ = ["MAX_BODY_BYTES", "Call"]
+
+#: A whole reply may be this long.
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class Call:
+    """Reads and writes the JSON of one call, and makes its errors.
+
+    Attributes:
+        provider, model: who is asked.
+        hint: what to do where the server cannot be reached, as a sentence, or "".
+        url: where, without user and password.
+        headers: what is sent along.
+        secrets: what no error shows.
+    """
+
+    provider: str
+    model: str
+    hint: str
+    url: str
+    headers: Mapping[str, str]
+    secrets: Set[str]
+
+    def error(self, message: str, *, body: str = "", permanent: bool = False) -> ProviderError:
+        """Return an error; ``message`` goes on after the names of provider and model."""
+        return ProviderError(
+            self._sentence(message),
+            provider=self.provider,
+            model=self.model,
+            body=mask(body, self.secrets),
+            permanent=permanent,
+        )
+
+    def incomplete(self, message: str) -> IncompleteStream:
+        """Return the error of a stream that ended too early."""
+        return IncompleteStream(self._sentence(message), provider=self.provider, model=self.model)
+
+    def refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """Return the error of a reply with a status that is no success."""
+        return failure_of_status(
+            status,
+            headers,
+            body,
+            provider=self.provider,
+            model=self.model,
+            url=public_url(self.url),
+            secrets=self.secrets,
+        )
+
+    @contextmanager
+    def failures(self, *, in_stream: bool = False) -> Iterator[None]:
+        """Turn the exceptions of httpx into errors that show no header and no credentials."""
+        httpx = import_httpx(self.provider)
+        broken = self.incomplete if in_stream else self.error
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            reason = str(error) or "the connection timed out"
+            failure = self.error(
+                f"cannot be reached at {public_url(self.url)}: {reason}",
+                permanent="CERTIFICATE_VERIFY_FAILED" in reason,
+            )
+            if self.hint:
+                add_hint(failure, self.hint)
+            raise failure from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+            raise self.error(f"cannot be asked: {error}", permanent=True) from None
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            reason = str(error) or type(error).__name__
+            raise broken(f"broke the connection: {reason}") from None
+
+    def encode(self, body: Mapping[str, Any]) -> bytes:
+        """Write the body of the request.
+
+        Raises:
+            ProviderError: it holds what JSON cannot, such as NaN.
+        """
+        try:
+            text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self.error(
+                f"cannot be asked: the request is no JSON: {error}", permanent=True
+            ) from None
+        # Half a character, as models write them now and then, has no bytes in UTF-8.
+        return text.encode("utf-8", "replace")
+
+    def check_length(self, length: int) -> None:
+        """Raise `ProviderError` where a reply is too long to be read."""
+        if length > MAX_BODY_BYTES:
+            raise self.error(f"sent more than {MAX_BODY_BYTES:,} bytes")
+
+    def json_object(self, content: bytes | str) -> dict[str, Any]:
+        """Parse a reply, or an event of one.
+
+        Raises:
+            ProviderError: it is no JSON object, or it is one that says what went wrong.
+        """
+        text = content.decode("utf-8-sig", "replace") if isinstance(content, bytes) else content
+        try:
+            data = parse_json(text)
+        except ValueError as error:
+            words = f"it says: {server_words(text)}" if text.strip() else "it is empty"
+            raise self.error(
+                f"sent a reply that is no JSON ({shorten(str(error), 100)}); {words}", body=text
+            ) from None
+        if not isinstance(data, dict):
+            raise self.error(f"sent a reply that is no JSON object: {shorten(text)}", body=text)
+        failure = failure_in_reply(
+            data, provider=self.provider, model=self.model, body=text, secrets=self.secrets
+        )
+        if failure is not None:
+            raise failure
+        return data
+
+    def _sentence(self, message: str) -> str:
+        return f"{self.provider} ({self.model}) {mask(message, self.secrets)}"

@@ -1,0 +1,142 @@
+"""API keys: where they come from, and how they are kept out of every text.
+
+A key is read when a call is made, sent in a header to the provider it belongs to, and found in no
+exception, log line or ``repr``. It is never part of a URL: httpx writes whole URLs to its log.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+from teff.errors import ConfigError
+
+__all__ = [
+    "check_base_url",
+    "check_key",
+    "mask",
+    "public_url",
+    "read_key",
+    "secret_values",
+    "split_credentials",
+]
+
+_MASK = "***"
+
+#: Shorter values are words like "ollama" that local servers take as a key, and no secrets.
+_SHORTEST_SECRET = 8
+
+_KEY_PARAMETERS = {
+    "access_token", "api-key", "api_key", "apikey", "auth", "code", "key", "password", "secret",
+    "sig", "signature", "subscription-key", "token",
+}  # fmt: skip
+
+
+def read_key(variable: str, *, provider: str) -> str:
+    """Return the key in the environment variable ``variable``, without spaces around it.
+
+    Raises:
+        ConfigError: the variable is not set, is empty, or holds what no header can carry.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(
+            f"provider {provider!r} needs an API key, and the environment variable "
+            f"{variable} is not set.",
+            hint=f"Set it: export {variable}=…",
+        )
+    return check_key(key, source=f"the environment variable {variable}", provider=provider)
+
+
+def check_key(key: object, *, source: str, provider: str) -> str:
+    """Return ``key``, known to be a text that a header can carry; the error never shows it."""
+    if not isinstance(key, str) or not key.strip():
+        raise ConfigError(f"provider {provider!r}: {source} gave no API key")
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"provider {provider!r}: {source} holds characters that no API key has.",
+            hint="Look for line breaks and typographic quotes in it.",
+        )
+    return key
+
+
+def secret_values(headers: Mapping[str, str]) -> frozenset[str]:
+    """Return what must not be shown of headers: their values, and what follows ``Bearer``."""
+    values = set(headers.values())
+    values |= {value.partition(" ")[2] for value in headers.values() if value.count(" ") == 1}
+    return frozenset(value for value in values if len(value) >= _SHORTEST_SECRET)
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Return ``text`` with ``***`` for each of ``secrets``, however it is written.
+
+    >>> mask("wrong key: sk-12345678", ["sk-12345678"])
+    'wrong key: ***'
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
+            text = text.replace(form, _MASK)
+    return text
+
+
+def check_base_url(url: str, *, provider: str) -> str:
+    """Return ``url`` without a slash at its end.
+
+    Raises:
+        ConfigError: it is no ``http`` or ``https`` URL, or carries a key in its query.
+    """
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise ConfigError(
+            f"provider {provider!r}: base_url {public_url(url)!r} is no http or https URL.",
+            hint="Write it with its scheme, for example http://127.0.0.1:8080/v1.",
+        )
+    for name, _value in parse_qsl(parts.query):
+        if name.lower() in _KEY_PARAMETERS:
+            raise ConfigError(
+                f"provider {provider!r}: base_url has {name!r} in its query, and URLs are logged.",
+                hint="Send the key in a header: api_key_env, auth_header and auth_prefix name it.",
+            )
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/"), fragment=""))
+
+
+def split_credentials(url: str) -> tuple[str, dict[str, str], frozenset[str]]:
+    """Take ``user:password@`` out of a URL.
+
+    Returns the URL without it, the header that stands for it, and what must not be shown.
+    """
+    parts = urlsplit(url)
+    userinfo, found, host = parts.netloc.rpartition("@")
+    if not found:
+        return url, {}, frozenset()
+    user, _, password = userinfo.partition(":")
+    pair = f"{unquote(user)}:{unquote(password)}".encode()
+    headers = {"Authorization": "Basic " + base64.b64encode(pair).decode("ascii")}
+    secrets = secret_values(headers) | {password, unquote(password)} - {""}
+    return urlunsplit(parts._replace(netloc=host)), headers, secrets
+
+
+def public_url(url: str) -> str:
+    """Return ``url`` as it may be shown: without user, password, query and fragment.
+
+    >>> public_url("https://me:secret@example.com/v1?api-version=2")
+    'https://example.com/v1'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.netloc:
+        return url.rpartition("@")[2].partition("?")[0]
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))

@@ -1,0 +1,443 @@
+"""`ExecContext`: what a node sees while it runs."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+from teff.errors import ConfigError, GraphInterrupt, StateError, WorkflowError, suggest
+from teff.runtime.command import Command
+from teff.runtime.events import EventType, Listener
+from teff.runtime.frame import Frame, ModelDefaults
+from teff.runtime.limits import Limits
+from teff.runtime.question import Question
+from teff.runtime.run import Run
+from teff.runtime.signals import PauseSignal
+from teff.state import freeze, rebound_keys
+
+if TYPE_CHECKING:
+    from teff.checkpoint import Checkpointer
+    from teff.messages import Usage
+    from teff.provider import ProviderRegistry
+    from teff.tool import Tool
+
+__all__ = ["ExecContext", "Executable", "Place", "StepContext", "read_result"]
+
+_T = TypeVar("_T")
+_MISSING: Any = object()
+
+
+class Executable(Protocol):
+    """What runs as a node: `teff.node.Node` and whatever behaves like it."""
+
+    type: Any
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
+        """Change the state: return an update, the given dict, a `Command` or None."""
+        ...
+
+
+class Place:
+    """Where a node stands in a graph: its id, its type, and its part of a path."""
+
+    __slots__ = ("id", "segment", "type")
+
+    def __init__(self, id: str, type: str) -> None:
+        self.id = id
+        self.type = type
+        self.segment = path_segment(id)
+
+
+def path_segment(id: str) -> str:
+    """Return the form of a node id in paths: itself, but where it could be read as a visit.
+
+    >>> path_segment("plan"), path_segment("ag/tool"), path_segment("task/7")
+    ('plan', 'ag/tool', 'task%2F7')
+    """
+    if "%" in id or any(part.isdigit() for part in id.split("/")[1:]):
+        return id.replace("%", "%25").replace("/", "%2F")
+    return id
+
+
+class ExecContext:
+    """What a node sees while it runs: tools, providers, limits, events, and what must not run twice.
+
+    The engine makes one for each step. One made by hand, for a test, runs everything directly: calls
+    are not recorded, and a pause raises `GraphInterrupt`.
+
+    Args:
+        state: the state that the node is given.
+        tools: the tools it may use.
+        node_id, node_type: who it is.
+        emit: hears the events.
+        providers, default_provider, default_model: for model calls.
+        limits: bounds for what is done through this context.
+        owner, checkpoint_id: of the run.
+
+    >>> import asyncio
+    >>> ctx = ExecContext({"n": 1}, node_id="count")
+    >>> asyncio.run(ctx.once("twice", lambda: 2 * ctx.state["n"]))
+    2
+    """
+
+    # Defaults of what few steps use, so that making a context sets five names and no more.
+    _path: str | None = None
+    _used_keys: set[str] | None = None
+    _numbers: dict[str, int] | None = None
+    #: Set when a question was asked here, and not taken back by whatever caught the signal.
+    paused: bool = False
+    #: What to keep of an unfinished step when a limit ends the run.
+    partial: Mapping[str, Any] | None = None
+    #: Why a graph that ends after this step ended, where the step knows better than the edges.
+    stop_reason: str | None = None
+
+    def __init__(
+        self,
+        state: Mapping[str, Any] | None = None,
+        tools: Iterable[Tool] = (),
+        *,
+        node_id: str = "",
+        node_type: str = "",
+        emit: Listener | None = None,
+        providers: ProviderRegistry | None = None,
+        default_provider: str | None = None,
+        default_model: str | None = None,
+        node_timeout: float | None = None,
+        limits: Limits | None = None,
+        checkpointer: Checkpointer | None = None,
+        checkpoint_id: str | None = None,
+        owner: str = "default",
+    ) -> None:
+        if checkpointer is not None:
+            raise ConfigError(
+                "a context made by hand records nothing; run a graph to use a checkpointer."
+            )
+        self.run = Run(
+            checkpoint_id=checkpoint_id,
+            owner=owner,
+            limits=limits,
+            tools={tool.name: tool for tool in tools},
+            emit=emit,
+            node_timeout=node_timeout,
+            detached=True,
+        )
+        defaults = ModelDefaults(
+            providers=providers, provider=default_provider, model=default_model
+        )
+        self.frame = Frame(self.run, "", state or {}, entry=node_id, defaults=defaults)
+        self.place = Place(node_id, node_type)
+        self.visit = 1
+        self.state: dict[str, Any] = dict(self.frame.state)
+
+    @property
+    def node_id(self) -> str:
+        """The id of the node in its graph."""
+        return self.place.id
+
+    @property
+    def node_type(self) -> str:
+        """The node's type name."""
+        return self.place.type
+
+    @property
+    def path(self) -> str:
+        """Where this runs, unique within the run: ``"plan/3"`` is the third visit of ``plan``."""
+        if self._path is None:
+            self._path = f"{self.frame.prefix}{self.place.segment}/{self.visit}"
+        return self._path
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.id
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for outside effects: the same when this step is tried again or resumed."""
+        return f"{self.run.id}:{self.path}"
+
+    @property
+    def owner(self) -> str:
+        """Whose run it is."""
+        return self.run.owner
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The id to resume the run with, or None without a checkpointer."""
+        return self.run.checkpoint_id
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools of the run, by name."""
+        return self.run.tools
+
+    @property
+    def providers(self) -> ProviderRegistry | None:
+        """The providers of the run."""
+        return self.frame.defaults.providers
+
+    @property
+    def default_provider(self) -> str | None:
+        """The provider of model calls that name none."""
+        return self.frame.defaults.provider
+
+    @property
+    def default_model(self) -> str | None:
+        """The model of model calls that name none."""
+        return self.frame.defaults.model
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of the run."""
+        return self.run.limits
+
+    @property
+    def usage(self) -> Usage:
+        """What the run used so far."""
+        return self.run.usage
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody hears events; without a listener, none need be made."""
+        return self.run.emit is not None
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool of the run.
+
+        Raises:
+            ConfigError: (a KeyError) there is none of that name.
+        """
+        try:
+            return self.run.tools[name]
+        except KeyError:
+            raise ConfigError(
+                f"the run has no tool {name!r}.", hint=suggest(name, self.run.tools).strip()
+            ) from None
+
+    async def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
+        """Tell whoever listens, and wait until they have taken the event."""
+        if self.run.emit is not None:
+            await self.run.tell(
+                type, data, node_id=self.place.id, node_type=self.place.type, path=self.path
+            )
+
+    async def emit_custom(self, name: str, data: Any = None) -> None:
+        """Emit an event of the node's own: type ``custom`` with ``name`` and ``data``."""
+        await self.emit("custom", {"name": name, "data": data})
+
+    def number(self, name: str) -> int:
+        """Return 1, 2, 3, … for each time it is asked within this step: to make keys of calls."""
+        if self._numbers is None:
+            self._numbers = {}
+        count = self._numbers[name] = self._numbers.get(name, 0) + 1
+        return count
+
+    @overload
+    async def once(self, key: str, function: Callable[[], Awaitable[_T]]) -> _T: ...
+
+    @overload
+    async def once(self, key: str, function: Callable[[], _T]) -> _T: ...
+
+    async def once(self, key: str, function: Callable[[], Any]) -> Any:
+        """Run ``function`` once, whatever happens: after a crash the recorded result comes back.
+
+        Args:
+            key: names the effect within this step; each key may be used once a step.
+            function: takes no arguments; plain or async; its result must be JSON-like.
+
+        Raises:
+            WorkflowError: the key was used already in this step.
+        """
+        path = self._claim(key)
+        journal = self.run.journal
+        if journal is not None and path in journal.values:
+            return journal.values[path]
+        result = function()
+        value = await result if inspect.isawaitable(result) else result
+        if journal is not None:
+            value = freeze(value)
+            await journal.record_value(path, value)
+        return value
+
+    async def call(
+        self, key: str, node: Executable, state: Mapping[str, Any], *, node_id: str = ""
+    ) -> Mapping[str, Any]:
+        """Run ``node`` as a child of this step and return its updates; recorded like a step.
+
+        The child gets a state of its own; of a `Command` only the update counts.
+
+        Args:
+            key: names the call within this step; each key may be used once a step.
+            node: what to run.
+            state: what it is given.
+            node_id: the child's id in events; the key where it is not given.
+        """
+        path = self._claim(key)
+        journal = self.run.journal
+        if journal is not None and path in journal.values:
+            recorded: Mapping[str, Any] = journal.values[path]
+            return recorded
+        child = self._child(path, Place(node_id or key, str(node.type)), state)
+        updates = await self._run_child(child, node)
+        if journal is not None:
+            await journal.record_value(path, updates)
+        return updates
+
+    def _child(self, path: str, place: Place, state: Mapping[str, Any]) -> StepContext:
+        frozen = {name: freeze(value) for name, value in state.items()}
+        child = StepContext(self.run, self.frame, place, 1, frozen)
+        child._path = path
+        return child
+
+    async def _run_child(self, child: StepContext, node: Executable) -> Mapping[str, Any]:
+        given = dict(child.state)
+        started = time.monotonic()
+        await child.emit("node_start", {})
+        try:
+            result = await node.execute(child, child.state)
+        except Exception as error:
+            if child.paused:
+                raise PauseSignal from error
+            await child.emit("node_error", describe_error(error, started, caught=False))
+            raise
+        finally:
+            # A pause travels up even where the code around the call catches every exception.
+            self.paused = self.paused or child.paused
+            if child.stop_reason is not None:
+                self.stop_reason = child.stop_reason
+        if child.paused:
+            raise PauseSignal
+        updates, _ = read_result(result, child, given, {})
+        frozen = freeze(dict(updates))
+        await child.emit(
+            "node_end", {"duration_ms": milliseconds_since(started), "keys": list(frozen)}
+        )
+        return frozen
+
+    async def interrupt(
+        self,
+        key: str,
+        prompt: str = "",
+        *,
+        choices: Iterable[Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask a person: return the answer where there is one, else pause the run.
+
+        The run is resumed with ``resume={key: answer}``; this step then runs again from its start,
+        and what it did through `once` and `call` is not done again. Falsy answers are answers.
+
+        Args:
+            key: what is asked for; asked twice in a step, the second time is a second question.
+            prompt: the text for the person.
+            choices: the only answers it takes, or None for any.
+            schema: a JSON Schema of the answer, for whoever shows the question.
+
+        Raises:
+            GraphInterrupt: in a context made by hand.
+        """
+        number = self.number(f"interrupt:{key}")
+        question = Question(
+            id=f"{self.path}:{key}" if number == 1 else f"{self.path}:{key}#{number}",
+            key=key,
+            prompt=prompt,
+            path=self.path,
+            node_id=self.node_id,
+            choices=None if choices is None else tuple(choices),
+            schema=schema,
+        )
+        return await self.ask(question)
+
+    async def ask(self, question: Question) -> Any:
+        """Return the recorded answer to ``question``, or leave it open and pause."""
+        run = self.run
+        if run.detached:
+            raise GraphInterrupt(question.key, question.prompt, self.node_id, interrupts=[question])
+        if run.journal is not None and question.id in run.journal.answers:
+            return run.journal.answers[question.id]
+        run.questions[question.id] = question
+        self.paused = True
+        await self.emit(
+            "interrupt",
+            {
+                "id": question.id,
+                "key": question.key,
+                "prompt": question.prompt,
+                "choices": question.choices,
+            },
+        )
+        raise PauseSignal
+
+    def set_stop_reason(self, reason: str | None) -> None:
+        """Say why the run ends, in case it ends from here on without another decision."""
+        self.stop_reason = reason or ""
+
+    def keep(self, updates: Mapping[str, Any]) -> None:
+        """Say what is to be kept of this step if a limit ends the run before it is finished."""
+        self.partial = updates
+
+    def _claim(self, key: str) -> str:
+        if self._used_keys is None:
+            self._used_keys = set()
+        if key in self._used_keys:
+            raise WorkflowError(
+                f"node {self.node_id!r} used the key {key!r} twice in one step: "
+                "a key names one effect, so give each its own"
+            )
+        self._used_keys.add(key)
+        return f"{self.path}/{key}"
+
+
+class StepContext(ExecContext):
+    """The context that the engine makes for a step."""
+
+    def __init__(
+        self, run: Run, frame: Frame, place: Place, visit: int, state: dict[str, Any]
+    ) -> None:
+        self.run = run
+        self.frame = frame
+        self.place = place
+        self.visit = visit
+        self.state = state
+
+
+def read_result(
+    result: Any, ctx: ExecContext, state: Mapping[str, Any], reducers: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Any]:
+    """Read what a node returned: its updates, and where it wants to go (None: along the edges).
+
+    ``state`` is what the node's own dict was copied from.
+
+    Raises:
+        StateError: it returned something that is no update.
+    """
+    goto = None
+    if isinstance(result, Command):
+        result, goto = result.update, result.goto
+    if result is ctx.state:
+        return rebound_keys(ctx.state, state, reducers), goto
+    if result is None:
+        return {}, goto
+    if isinstance(result, Mapping):
+        return result, goto
+    raise StateError(
+        f"node {ctx.node_id!r} returned {type(result).__name__}; "
+        "return a dict of updates, a Command, or None"
+    )
+
+
+def milliseconds_since(started: float) -> float:
+    """Return the milliseconds since a reading of ``time.monotonic``."""
+    return (time.monotonic() - started) * 1000.0
+
+
+def describe_error(error: BaseException, started: float, *, caught: bool) -> dict[str, Any]:
+    """Return the data of a ``node_error`` event."""
+    return {
+        "error": str(error),
+        "type": type(error).__name__,
+        "duration_ms": milliseconds_since(started),
+        "caught": caught,
+    }

@@ -1,0 +1,92 @@
+"""`Frame`: one graph that is running, as the fold of its committed steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from teff.runtime.run import Run
+from teff.state import Reducers, freeze, merge_into
+
+if TYPE_CHECKING:
+    from teff.provider import ProviderRegistry
+
+__all__ = ["Frame", "ModelDefaults"]
+
+
+@attrs.frozen(kw_only=True)
+class ModelDefaults:
+    """What model calls use that name nothing else: the providers, and a provider and model."""
+
+    providers: ProviderRegistry | None = None
+    provider: str | None = None
+    model: str | None = None
+
+    def filled_from(self, other: ModelDefaults) -> ModelDefaults:
+        """Return these defaults, with those of ``other`` where there are none."""
+        return ModelDefaults(
+            providers=other.providers if self.providers is None else self.providers,
+            provider=self.provider or other.provider,
+            model=self.model or other.model,
+        )
+
+
+class Frame:
+    """A running graph: an initial state, and the steps that were committed since.
+
+    Attributes:
+        run: the run it belongs to.
+        path: ``""`` for the root; else the path of the step that runs this graph.
+        prefix: what the paths of its steps begin with.
+        state: the state now, a dict of frozen values that only the engine changes.
+        reducers: compiled, by key.
+        defaults: for the model calls of its nodes.
+        visits: how often each node was executed, by id.
+        position: the id of the next node, or None at the end.
+        reason: why it ends, as a node said it, or None.
+    """
+
+    __slots__ = (
+        "defaults",
+        "path",
+        "position",
+        "prefix",
+        "reason",
+        "reducers",
+        "run",
+        "state",
+        "visits",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        path: str,
+        state: Mapping[str, Any],
+        *,
+        entry: str,
+        reducers: Reducers | None = None,
+        defaults: ModelDefaults | None = None,
+    ) -> None:
+        self.run = run
+        self.path = path
+        self.prefix = f"{path}/" if path else ""
+        self.state: dict[str, Any] = {key: freeze(value) for key, value in state.items()}
+        self.reducers: Reducers = reducers or {}
+        self.defaults = defaults or ModelDefaults()
+        self.visits: dict[str, int] = {}
+        self.position: str | None = entry
+        self.reason: str | None = None
+        if run.journal is not None:
+            self._replay(run.journal.steps.get(path, ()))
+
+    def _replay(self, steps: Any) -> None:
+        for step in steps:
+            node = step["node"]
+            self.visits[node] = self.visits.get(node, 0) + 1
+            merge_into(self.state, step["updates"], self.reducers)
+            self.position = step["next"]
+            if step["reason"] is not None:
+                self.reason = step["reason"]

@@ -1,0 +1,165 @@
+"""The journal: what a run has finished, so that nothing finished is done again.
+
+It gives meaning to the records of one run in a `Checkpointer`: the committed steps of each frame,
+the results of recorded calls, questions and answers. A frame's state is the fold of its steps;
+nothing else about it is stored. A run without a checkpointer has no journal at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
+from teff.errors import CheckpointError, GraphChanged
+from teff.runtime.question import Question
+from teff.state import freeze
+
+__all__ = ["Journal", "open_journal"]
+
+
+class Journal:
+    """The records of one run, by what they mean.
+
+    Attributes:
+        input: the frozen state that the run was started with.
+        steps: by frame path, the data of its committed steps: ``node``, ``updates``, ``next``,
+            ``reason``.
+        values: by path, the results of recorded calls.
+        answers: by question id.
+        questions: what was open when the run paused last and is not answered.
+        end: the data of the last ``end`` record, if nothing follows it.
+        totals: the run's counters when the last record was written.
+    """
+
+    def __init__(self, store: Checkpointer, lease: Lease, records: Sequence[Record] = ()) -> None:
+        self._store = store
+        self._lease = lease
+        self.input: Mapping[str, Any] = {}
+        self.signature: Mapping[str, Any] = {}
+        self.steps: dict[str, list[Mapping[str, Any]]] = {}
+        self.values: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
+        self.questions: list[Question] = []
+        self.end: Mapping[str, Any] | None = None
+        self.totals: Mapping[str, Any] = {}
+        #: What the run's counters are now; set by the run that writes.
+        self.count: Callable[[], Mapping[str, Any]] = dict
+        for record in records:
+            self._read(record)
+
+    def _read(self, record: Record) -> None:
+        data = record.data
+        self.end = data if record.kind == "end" else None
+        self.totals = data.get("totals") or self.totals
+        if record.kind == "start":
+            self.input, self.signature = data["state"], data["signature"]
+        elif record.kind == "step":
+            self.steps.setdefault(record.path, []).append(data)
+        elif record.kind == "value":
+            self.values[record.path] = data["value"]
+        elif record.kind == "pause":
+            self.questions = [Question.from_json(question) for question in data["questions"]]
+        elif record.kind == "answer":
+            self.answers[record.path] = data["value"]
+            self.questions = [asked for asked in self.questions if asked.id != record.path]
+
+    async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
+        record = Record(kind=kind, path=path, data=freeze({**data, "totals": self.count()}))
+        await self._store.append(self._lease, [record])
+        self._read(record)
+
+    async def record_start(self, state: Mapping[str, Any], signature: Mapping[str, Any]) -> None:
+        """Record what the run starts from."""
+        await self._write("start", "", {"state": state, "signature": signature})
+
+    async def record_step(
+        self,
+        path: str,
+        *,
+        node: str,
+        updates: Mapping[str, Any],
+        next: str | None,
+        reason: str | None,
+        times: tuple[float, float],
+    ) -> None:
+        """Record one finished step of the frame at ``path``: its updates and where it went next."""
+        await self._write(
+            "step",
+            path,
+            {"node": node, "updates": updates, "next": next, "reason": reason, "times": times},
+        )
+
+    async def record_value(self, path: str, value: Any) -> None:
+        """Record the result of a call."""
+        await self._write("value", path, {"value": value})
+
+    async def record_pause(self, questions: Sequence[Question]) -> None:
+        """Record what is open."""
+        await self._write("pause", "", {"questions": [asked.to_json() for asked in questions]})
+
+    async def record_answers(self, answers: Mapping[str, Any]) -> None:
+        """Record answers by question id, all of them or none."""
+        totals = freeze(dict(self.count()))
+        records = [
+            Record(kind="answer", path=question_id, data=freeze({"value": value, "totals": totals}))
+            for question_id, value in answers.items()
+        ]
+        await self._store.append(self._lease, records)
+        for record in records:
+            self._read(record)
+
+    async def record_end(self, data: Mapping[str, Any]) -> None:
+        """Record how the run ended."""
+        await self._write("end", "", data)
+
+    async def close(self, state: RunState) -> None:
+        """Give the run back to the store."""
+        await self._store.release(self._lease, state)
+
+
+async def open_journal(
+    store: Checkpointer, run_id: str, *, owner: str, signature: Mapping[str, Any]
+) -> Journal:
+    """Claim the run and read its journal; a new run's journal is empty.
+
+    Raises:
+        RunLocked: somebody else works on the run.
+        GraphChanged: the run was made by a graph with another signature.
+    """
+    lease = await store.claim(run_id, owner=owner)
+    try:
+        journal = Journal(store, lease, await store.load(run_id, owner=owner))
+        if journal.signature:
+            _compare(run_id, journal.signature, signature)
+    except BaseException:
+        await store.release(lease, "running")
+        raise
+    return journal
+
+
+def _compare(run_id: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    if stored == freeze(current):
+        return
+    differences = []
+    old, new = stored.get("nodes", {}), current.get("nodes", {})
+    if removed := sorted(old.keys() - new.keys()):
+        differences.append(f"removed {', '.join(removed)}")
+    if added := sorted(new.keys() - old.keys()):
+        differences.append(f"added {', '.join(added)}")
+    if changed := sorted(name for name in old.keys() & new.keys() if old[name] != new[name]):
+        differences.append(f"changed {', '.join(changed)}")
+    what = "; ".join(differences) or "its edges differ"
+    raise GraphChanged(
+        f"run {run_id!r} was made by another graph: {what}. "
+        "Resume it with the graph it was started with, or start a run with a new id",
+        run_id=run_id,
+    )
+
+
+def require_input(journal: Journal, run_id: str) -> None:
+    """Refuse to resume a run of which nothing is stored."""
+    if not journal.signature:
+        raise CheckpointError(
+            f"there is no run {run_id!r} to resume: start it first, without resume=", run_id=run_id
+        )

@@ -1,0 +1,133 @@
+"""`Run`: what all frames of one run share."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from teff.messages import ModelUsage, Usage
+from teff.runtime.events import EventType, Listener, StreamEvent
+from teff.runtime.limits import Limits
+from teff.runtime.question import Question
+from teff.runtime.signals import LimitSignal
+
+if TYPE_CHECKING:
+    from teff.plugins import Hooks
+    from teff.runtime.journal import Journal
+    from teff.tool import Tool
+
+__all__ = ["Run", "new_run_id"]
+
+_UNBOUNDED = 1 << 62
+
+
+def new_run_id() -> str:
+    """Return an id that no other run has."""
+    return uuid.uuid4().hex
+
+
+class Run:
+    """One run of one graph, with everything nested in it.
+
+    The engine makes it; nodes see it through their `ExecContext`.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str | None = None,
+        owner: str = "default",
+        checkpoint_id: str | None = None,
+        limits: Limits | None = None,
+        tools: Mapping[str, Tool] | None = None,
+        emit: Listener | None = None,
+        hooks: Hooks | None = None,
+        journal: Journal | None = None,
+        node_timeout: float | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.id = run_id or checkpoint_id or new_run_id()
+        self.owner = owner
+        self.checkpoint_id = checkpoint_id
+        self.limits = limits or Limits()
+        self.max_steps = self.limits.max_steps or _UNBOUNDED
+        self.tools: Mapping[str, Tool] = tools or {}
+        #: The one listener, or None while nobody listens: no event is made then.
+        self.emit = emit
+        self.hooks = hooks
+        self.journal = journal
+        self.node_timeout = node_timeout
+        #: True for a context made by hand: calls run directly, a pause raises.
+        self.detached = detached
+        self.usage = Usage()
+        self.steps = 0
+        #: Questions that were asked since the run was started or resumed, by id.
+        self.questions: dict[str, Question] = {}
+        self._clock_start = time.monotonic()
+        self._elapsed_before = 0.0
+        if journal is not None:
+            self._restore(journal.totals)
+            journal.count = self.totals
+
+    def _restore(self, totals: Mapping[str, Any]) -> None:
+        if totals:
+            self.usage = Usage.from_json(totals["usage"])
+            self.steps = totals["steps"]
+            self._elapsed_before = totals["elapsed"]
+
+    def totals(self) -> dict[str, Any]:
+        """Return the counters as they are recorded."""
+        return {"usage": self.usage.to_json(), "steps": self.steps, "elapsed": self.elapsed}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of running, those before a resume included."""
+        return self._elapsed_before + time.monotonic() - self._clock_start
+
+    def count_model_call(self) -> None:
+        """Count a request to a provider, before it is made.
+
+        Raises:
+            LimitSignal: the run may make no further one.
+        """
+        limits, usage = self.limits, self.usage
+        if limits.max_model_calls is not None and usage.model_calls >= limits.max_model_calls:
+            raise LimitSignal("max_model_calls")
+        if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
+            raise LimitSignal("max_tokens")
+        if limits.max_cost is not None and usage.cost >= limits.max_cost:
+            raise LimitSignal("max_cost")
+        usage.model_calls += 1
+
+    def count_tokens(self, model: str, used: ModelUsage) -> None:
+        """Add what an answered request used; ``model`` is ``provider/model``."""
+        self.usage.add_model_tokens(model, used)
+
+    def count_tool_call(self) -> None:
+        """Count the call of a tool, before it is made.
+
+        Raises:
+            LimitSignal: the run may make no further one.
+        """
+        bound = self.limits.max_tool_calls
+        if bound is not None and self.usage.tool_calls >= bound:
+            raise LimitSignal("max_tool_calls")
+        self.usage.tool_calls += 1
+
+    async def tell(
+        self,
+        type: EventType,
+        data: Mapping[str, Any],
+        *,
+        node_id: str = "",
+        node_type: str = "",
+        path: str = "",
+    ) -> None:
+        """Tell the listener, if there is one, and wait until it has taken the event."""
+        if self.emit is not None:
+            event = StreamEvent(type, node_id, node_type, path, data, time.time())
+            waiting = self.emit(event)
+            if waiting is not None:
+                await waiting

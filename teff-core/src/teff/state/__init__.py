@@ -1,0 +1,33 @@
+"""The state of a run: a dict of frozen values, and how updates change it."""
+
+from teff.state.filled import is_filled
+from teff.state.frozen import FrozenDict, FrozenList, FrozenSet, freeze, thaw
+from teff.state.operators import DELETE, Append, Overwrite
+from teff.state.reducers import (
+    Reducer,
+    Reducers,
+    compile_reducers,
+    merge,
+    merge_into,
+    rebound_keys,
+    reducers_from_schema,
+)
+
+__all__ = [
+    "DELETE",
+    "Append",
+    "FrozenDict",
+    "FrozenList",
+    "FrozenSet",
+    "Overwrite",
+    "Reducer",
+    "Reducers",
+    "compile_reducers",
+    "freeze",
+    "is_filled",
+    "merge",
+    "merge_into",
+    "rebound_keys",
+    "reducers_from_schema",
+    "thaw",
+]

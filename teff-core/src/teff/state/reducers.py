@@ -1,0 +1,198 @@
+"""How an update changes the state: reducers by key, operators by value."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+from teff.errors import ConfigError, StateError, suggest
+from teff.state.frozen import SHARED, FrozenList, freeze
+from teff.state.operators import DELETE, Append, Overwrite
+
+__all__ = [
+    "Reducer",
+    "compile_reducers",
+    "merge",
+    "merge_into",
+    "rebound_keys",
+    "reducers_from_schema",
+]
+
+#: A reducer by name, or a function ``(old, new) -> value`` that is called where the key is present.
+Reducer = str | Callable[[Any, Any], Any]
+
+_MISSING: Any = object()
+_OPERATORS = frozenset({Append, Overwrite, type(DELETE)})
+
+
+def _append(key: str, old: object, new: object) -> object:
+    items = new if isinstance(new, list | tuple) else [new]
+    if old is _MISSING or old is None:
+        return FrozenList(freeze(item) for item in items)
+    if isinstance(old, list | tuple):
+        return FrozenList((*old, *(freeze(item) for item in items)))
+    raise StateError(
+        f"cannot append to state key {key!r}: it holds {type(old).__name__}, not a list; "
+        "start it as a list, or replace it with Overwrite(...)"
+    )
+
+
+def _keep(key: str, old: object, new: object) -> object:
+    return freeze(new) if old is _MISSING else old
+
+
+def _override(key: str, old: object, new: object) -> object:
+    return freeze(new)
+
+
+#: The reducers that have a name.
+NAMED: Mapping[str, Callable[[str, object, object], object]] = {
+    "append": _append,
+    "keep": _keep,
+    "override": _override,
+}
+
+#: Compiled reducers: ``(key, old or missing, new) -> value``; keys without one are overridden.
+Reducers = Mapping[str, Callable[[str, Any, Any], Any]]
+
+
+def compile_reducers(reducers: Mapping[str, Reducer] | None) -> Reducers:
+    """Turn reducers by key into functions, once, before the first step.
+
+    Raises:
+        ConfigError: a name that is not ``append``, ``keep`` or ``override``.
+    """
+    compiled: dict[str, Callable[[str, Any, Any], Any]] = {}
+    for key, reducer in (reducers or {}).items():
+        if callable(reducer):
+            compiled[key] = _from_function(reducer)
+        elif reducer not in NAMED:
+            raise ConfigError(
+                f"unknown reducer {reducer!r} for state key {key!r}.",
+                path=key,
+                hint=suggest(str(reducer), NAMED).strip(),
+            )
+        elif reducer != "override":
+            compiled[key] = NAMED[reducer]
+    return compiled
+
+
+def _from_function(function: Callable[[Any, Any], Any]) -> Callable[[str, Any, Any], Any]:
+    def reduce(key: str, old: Any, new: Any) -> Any:
+        frozen = freeze(new)
+        return frozen if old is _MISSING else freeze(function(old, frozen))
+
+    return reduce
+
+
+def merge_into(
+    state: MutableMapping[str, Any], update: Mapping[str, Any], reducers: Reducers
+) -> None:
+    """Apply one update to ``state``, the engine's own dict: all of it, or nothing on an error.
+
+    Values are frozen as they go in. An operator wins over the key's reducer.
+
+    Raises:
+        StateError: an append to what is no list, or a value that contains itself.
+    """
+    changes: dict[str, Any] = {}
+    deleted: list[str] = []
+    for key, value in update.items():
+        kind = type(value)
+        if kind in _OPERATORS:
+            if value is DELETE:
+                deleted.append(key)
+            elif kind is Append:
+                changes[key] = _append(key, state.get(key, _MISSING), value)
+            else:
+                changes[key] = freeze(value.value)
+        elif key in reducers:
+            changes[key] = reducers[key](key, state.get(key, _MISSING), value)
+        else:
+            changes[key] = value if kind in SHARED else freeze(value)
+    state.update(changes)
+    for key in deleted:
+        state.pop(key, None)
+
+
+def merge(
+    state: Mapping[str, Any],
+    update: Mapping[str, Any],
+    reducers: Mapping[str, Reducer] | None = None,
+) -> dict[str, Any]:
+    """Return ``state`` with ``update`` applied; neither argument is changed.
+
+    >>> merge({"log": ["a"], "n": 1}, {"log": "b", "n": 2}, {"log": "append"})
+    {'log': ['a', 'b'], 'n': 2}
+    """
+    merged = {key: freeze(value) for key, value in state.items()}
+    merge_into(merged, update, compile_reducers(reducers))
+    return merged
+
+
+def rebound_keys(
+    view: Mapping[str, Any], state: Mapping[str, Any], reducers: Reducers
+) -> dict[str, Any]:
+    """Return the update that a node means which returns the dict it was given.
+
+    The keys that it rebound are the update, the keys that it removed are deleted. Under a reducer, a
+    list that continues the old one stands for what was added to it, so that ``state["log"] += [x]``
+    adds one item with and without the reducer ``append``.
+    """
+    update = {
+        key: value for key, value in view.items() if key not in state or state[key] is not value
+    }
+    for key in update.keys() & reducers.keys():
+        old, new = state.get(key), update[key]
+        if type(new) in _OPERATORS:
+            continue
+        if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+            update[key] = new[len(old) :]
+    if len(view) < len(state) + sum(key not in state for key in update):
+        update.update({key: DELETE for key in state if key not in view})
+    return update
+
+
+def reducers_from_schema(schema: object) -> dict[str, Reducer]:
+    """Read the reducers that a state schema declares.
+
+    A schema is a ``TypedDict`` or class whose annotations carry them (``Annotated[list, "append"]``
+    or ``Annotated[int, operator.add]``), or a mapping from key to ``{"reducer": name}`` or to a
+    reducer's name. Keys without a reducer are left out.
+
+    Raises:
+        ConfigError: an annotation that cannot be resolved.
+    """
+    if schema is None:
+        return {}
+    if isinstance(schema, Mapping):
+        return _reducers_from_mapping(schema)
+    try:
+        hints = typing.get_type_hints(schema, include_extras=True)
+    except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        raise ConfigError(
+            f"the state schema {getattr(schema, '__name__', schema)!r} has an annotation that "
+            f"cannot be resolved: {error}."
+        ) from error
+    found: dict[str, Reducer] = {}
+    for key, hint in hints.items():
+        while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+            (hint,) = typing.get_args(hint)
+        for extra in getattr(hint, "__metadata__", ()):
+            if callable(extra) or (isinstance(extra, str) and extra in NAMED):
+                found[key] = extra
+    return found
+
+
+def _reducers_from_mapping(schema: Mapping[str, Any]) -> dict[str, Reducer]:
+    found: dict[str, Reducer] = {}
+    for key, entry in schema.items():
+        if isinstance(entry, Mapping):
+            if entry.get("reducer") is not None:
+                found[key] = entry["reducer"]
+        elif (isinstance(entry, str) and entry in NAMED) or (
+            callable(entry) and not isinstance(entry, type)
+        ):
+            found[key] = entry
+    return found

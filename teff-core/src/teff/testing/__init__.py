@@ -1,0 +1,5 @@
+"""For the tests of those who build with Teff, and of those who build plugins for it."""
+
+from teff.testing.scripted import Answer, ScriptedProvider, call_tool
+
+__all__ = ["Answer", "ScriptedProvider", "call_tool"]

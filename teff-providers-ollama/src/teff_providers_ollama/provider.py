@@ -1,0 +1,186 @@
+"""The provider: options, the address of the server, and the two ways to ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import attrs
+
+from teff.errors import IncompleteStream, ProviderError
+from teff.provider.failures import add_hint
+from teff.provider.http import HttpClient, StreamedReply, join_url
+from teff.provider.keys import check_base_url, public_url, read_key
+from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest
+from teff.provider.reading import UnreadableReply
+from teff.provider.sse import NdjsonParser
+from teff_providers_ollama.address import address, address_from_environment
+from teff_providers_ollama.reply import ReplyBuilder, read_reply
+from teff_providers_ollama.request import request_body
+
+__all__ = ["OllamaProvider"]
+
+
+def _show_url(url: str) -> str:
+    return repr(public_url(url))
+
+
+@attrs.define(kw_only=True, eq=False)
+class OllamaProvider:
+    """A server of Ollama, asked through its native ``/api/chat``.
+
+    Example::
+
+        provider = OllamaProvider()
+        reply = await provider.chat(ChatRequest(model="llama3.1:8b", messages=[user("Hello")]))
+
+    Args:
+        name: what the workflow calls it.
+        base_url: the address, with the rules of ``OLLAMA_HOST``: scheme and port may be missing.
+            "" is what ``OLLAMA_HOST`` says, else ``http://127.0.0.1:11434``.
+        chat_path: what is posted to, under ``base_url``.
+        api_key_env: the environment variable that holds a key, for servers behind a gate and
+            Ollama's cloud; "" is no key.
+        auth_header: the header that carries the key.
+        auth_prefix: what stands before the key in it.
+        timeout: seconds for a whole call, and in a stream for each event, where the request sets
+            none. A model that has to be loaded first takes minutes.
+        headers: sent with every request; their values appear in no error.
+        options: for the model, such as ``{"num_ctx": 8192}``.
+        keep_alive: how long the model stays loaded: seconds, a text with a unit such as ``"5m"``,
+            a negative number for ever; None leaves it to the server.
+        think: whether, or how much (``"low"``, ``"medium"``, ``"high"``), the model reasons before
+            it answers. None leaves it to the server, which lets every model think that can.
+
+    Raises:
+        ConfigError: ``base_url`` is no URL or has a key in it.
+    """
+
+    name: str = "ollama"
+    base_url: str = attrs.field(default="", repr=_show_url)
+    chat_path: str = "/api/chat"
+    api_key_env: str = ""
+    auth_header: str = "Authorization"
+    auth_prefix: str = "Bearer "
+    timeout: float = 300.0
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    keep_alive: int | float | str | None = None
+    think: bool | str | None = None
+    _http: HttpClient = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        url = address(self.base_url) if self.base_url else address_from_environment()
+        self.base_url = check_base_url(url, provider=self.name)
+        self._http = HttpClient(self.name, hint="Start it with: ollama serve")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be asked of it: everything."""
+        return Capabilities(choices=True, json_schema=True)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Answer ``request`` at once.
+
+        Raises:
+            ProviderError: the server cannot be reached, refuses, or sends no answer.
+            ConfigError: the variable ``api_key_env`` is not set.
+        """
+        try:
+            data = await self._http.post_json(
+                self._url, self._body(request, stream=False), **self._call(request)
+            )
+            return read_reply(data, request)
+        except ProviderError as error:
+            raise self._explained(error, request) from None
+        except UnreadableReply as error:
+            raise self._unreadable(error, request) from None
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
+        """Answer ``request`` piece by piece; the last piece carries the whole reply.
+
+        The text of a constrained choice comes as one piece.
+
+        Raises:
+            ProviderError: as `chat`; or the server sends an error after it has begun.
+            IncompleteStream: the stream ended before the server said that the answer was whole.
+            ConfigError: as `chat`.
+        """
+        builder = ReplyBuilder(request)
+        try:
+            async with (
+                self._http.stream(
+                    self._url, self._body(request, stream=True), **self._call(request)
+                ) as reply,
+                aclosing(_deltas(reply, builder)) as deltas,
+            ):
+                async for delta in deltas:
+                    yield delta
+            whole = builder.reply()
+        except IncompleteStream as error:
+            error.partial = builder.text
+            raise
+        except ProviderError as error:
+            raise self._explained(error, request) from None
+        except UnreadableReply as error:
+            raise self._unreadable(error, request) from None
+        if request.choices and whole.text:
+            yield ChatDelta(text=whole.text)
+        yield ChatDelta(reply=whole)
+
+    async def aclose(self) -> None:
+        """Free every connection. The provider may be used again afterwards."""
+        await self._http.aclose()
+
+    @property
+    def _url(self) -> str:
+        return join_url(self.base_url, self.chat_path)
+
+    def _body(self, request: ChatRequest, *, stream: bool) -> dict[str, Any]:
+        if not request.messages:
+            # The server would only load the model, and answer nothing.
+            raise self._http.error(
+                "cannot be asked: there are no messages.", model=request.model, permanent=True
+            )
+        fields = {"keep_alive": self.keep_alive, "think": self.think}
+        given = {name: value for name, value in fields.items() if value is not None}
+        return request_body(request, options=self.options, fields=given, stream=stream)
+
+    def _call(self, request: ChatRequest) -> dict[str, Any]:
+        headers = dict(self.headers)
+        if self.api_key_env:
+            key = read_key(self.api_key_env, provider=self.name)
+            headers[self.auth_header] = self.auth_prefix + key
+        return {
+            "headers": headers,
+            "timeout": self.timeout if request.timeout is None else request.timeout,
+            "model": request.model,
+        }
+
+    def _unreadable(self, error: UnreadableReply, request: ChatRequest) -> ProviderError:
+        return self._http.error(f"sent a reply that cannot be read: {error}", model=request.model)
+
+    def _explained(self, error: ProviderError, request: ChatRequest) -> ProviderError:
+        """Add to an error what the user can do about it, where that is known."""
+        if error.status == 404:
+            if "model" in error.body.lower() and "not found" in error.body.lower():
+                hint = f"Get it with: ollama pull {request.model}"
+            else:
+                hint = "Is this a server of Ollama? For others there is the provider type openai."
+            add_hint(error, hint)
+        return error
+
+
+async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator[ChatDelta, None]:
+    """Read a stream up to its last frame, and yield what is to be shown."""
+    parser = NdjsonParser()
+    while (lines := await reply.read(parser)) is not None:
+        for line in lines:
+            delta = builder.add(reply.parse(line))
+            if delta is not None:
+                yield delta
+            if builder.is_whole:
+                await reply.drain()
+                return
+    raise reply.incomplete()

@@ -1,0 +1,135 @@
+"""From the frames of Ollama's ``/api/chat`` to `ChatReply`.
+
+A reply that is not streamed is one frame. Every frame is read alike, the last one too: servers put
+tool calls and text into it. What is no answer raises `UnreadableReply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from teff.messages import ModelUsage, ToolCall, read_arguments
+from teff.provider.choices import read_choice
+from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
+from teff.provider.reading import (
+    UnreadableReply,
+    as_mapping,
+    as_text,
+    call_ids,
+    content_text,
+    free_call_id,
+    read_usage,
+)
+
+__all__ = ["ReplyBuilder", "read_reply"]
+
+_KNOWN_CALL_FIELDS = {"function", "id", "type"}
+_KNOWN_FUNCTION_FIELDS = {"arguments", "index", "name"}
+
+
+def read_reply(data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
+    """Read a reply that is one frame.
+
+    Raises:
+        UnreadableReply: it is none.
+    """
+    if not isinstance(data.get("message"), Mapping):
+        raise UnreadableReply("it has no message")
+    if data.get("done") is False:
+        raise UnreadableReply("the server says that it is not done")
+    builder = ReplyBuilder(request)
+    builder.add(data)
+    return builder.reply()
+
+
+class ReplyBuilder:
+    """Puts a reply together from its frames.
+
+    Attributes:
+        is_whole: the server has sent its last frame.
+    """
+
+    def __init__(self, request: ChatRequest) -> None:
+        self.is_whole = False
+        self._request = request
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._used_ids = call_ids(request.messages)
+        self._done_reason = ""
+        self._usage = ModelUsage()
+        self._model = ""
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    def add(self, frame: Mapping[str, Any]) -> ChatDelta | None:
+        """Take in one frame, and return what it adds to the text and the reasoning, if anything.
+
+        Text of a constrained choice is not returned: it may be a JSON string of the choice.
+
+        Raises:
+            UnreadableReply: it is no frame of an answer.
+        """
+        self._model = as_text(frame.get("model")) or self._model
+        message = as_mapping(frame.get("message"))
+        text, thinking = content_text(message.get("content")), as_text(message.get("thinking"))
+        self._text.append(text)
+        self._thinking.append(thinking)
+        self._add_calls(message.get("tool_calls"))
+        if frame.get("done") is True:
+            self._finish(frame)
+        shown = "" if self._request.choices else text
+        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
+
+    def reply(self) -> ChatReply:
+        """Return the reply, of what has come."""
+        text, reason = self.text, self._done_reason or "stop"
+        if self._request.choices:
+            choice = read_choice(text, self._request.choices)
+            if choice is not None:
+                # A choice that is there is whole, whatever was cut off behind it.
+                text, reason = choice, "stop" if reason == "length" else reason
+        return ChatReply(
+            text=text,
+            thinking="".join(self._thinking),
+            tool_calls=self._calls,
+            finish_reason="tool_calls" if self._calls and reason == "stop" else reason,
+            usage=self._usage,
+            model=self._model or self._request.model,
+        )
+
+    def _finish(self, frame: Mapping[str, Any]) -> None:
+        self.is_whole = True
+        self._done_reason = as_text(frame.get("done_reason"))
+        self._usage = read_usage(frame.get("prompt_eval_count"), frame.get("eval_count"))
+        if self._done_reason in ("load", "unload"):
+            raise UnreadableReply(f"the server only says that it did {self._done_reason} the model")
+        if self._done_reason == "error":
+            raise UnreadableReply("the model failed, and the server does not say why")
+
+    def _add_calls(self, calls: object) -> None:
+        if calls is None:
+            return
+        if not isinstance(calls, list):
+            raise UnreadableReply(f"its tool_calls are {type(calls).__name__}, not a list")
+        for call in calls:
+            function = as_mapping(as_mapping(call).get("function"))
+            if not isinstance(function.get("name"), str) or not function["name"]:
+                raise UnreadableReply("it calls a tool without saying which")
+            self._calls.append(self._call(call, function))
+
+    def _call(self, call: Mapping[str, Any], function: Mapping[str, Any]) -> ToolCall:
+        call_id = free_call_id(call.get("id"), self._used_ids)
+        self._used_ids.add(call_id)
+        arguments, error = read_arguments(function.get("arguments"))
+        extra = {name: call[name] for name in call if name not in _KNOWN_CALL_FIELDS}
+        unknown = {name: function[name] for name in function if name not in _KNOWN_FUNCTION_FIELDS}
+        if unknown:
+            extra["function"] = unknown
+        return ToolCall(
+            id=call_id, name=function["name"], arguments=arguments, error=error, extra=extra
+        )

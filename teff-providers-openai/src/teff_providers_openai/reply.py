@@ -1,0 +1,162 @@
+"""From the replies of a chat-completions server to `ChatReply`, whole or piece by piece.
+
+What is read leniently: content may be null or missing, the reasoning may have one of two names,
+unknown fields mean nothing, and whether tools are called is decided by the calls that are there and
+not by ``finish_reason``. What has no content at all raises `UnreadableReply`, as a sentence that goes on
+after "the reply cannot be read:".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from teff.messages import ModelUsage
+from teff.provider.choices import read_choice
+from teff.provider.failures import error_in, shorten
+from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
+from teff.provider.reading import (
+    UnreadableReply,
+    as_mapping,
+    as_text,
+    call_ids,
+    content_text,
+    read_usage,
+)
+from teff_providers_openai.tool_calls import ToolCallAssembler
+
+__all__ = ["ReplyBuilder", "read_reply"]
+
+#: Words of other servers for what the format calls ``stop`` and ``length``.
+_FINISH_REASONS = {
+    "": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "function_call": "stop",
+    "max_tokens": "length",
+    "model_length": "length",
+    "stop_sequence": "stop",
+    "tool_calls": "stop",
+}
+
+
+def read_reply(data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
+    """Read a whole reply.
+
+    Raises:
+        UnreadableReply: it is none.
+    """
+    builder = ReplyBuilder(request)
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise UnreadableReply("it has no choices")
+    if not isinstance(as_mapping(choices[0]).get("message"), Mapping):
+        raise UnreadableReply("its first choice has no message")
+    builder.add(data)
+    return builder.reply()
+
+
+class ReplyBuilder:
+    """Puts a reply together from its pieces.
+
+    Attributes:
+        is_whole: the server has said that the answer is whole.
+    """
+
+    def __init__(self, request: ChatRequest) -> None:
+        self.is_whole = False
+        self._request = request
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls = ToolCallAssembler()
+        self._finish_reason = ""
+        self._refused = False
+        self._usage = ModelUsage()
+        self._model = ""
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    def add(self, data: Mapping[str, Any]) -> ChatDelta | None:
+        """Take in one piece, and return what it adds to the text and the reasoning, if anything.
+
+        Text of a constrained choice is not returned: it may be JSON around the choice.
+
+        Raises:
+            UnreadableReply: it is none, or says that the model failed.
+        """
+        self._model = as_text(data.get("model")) or self._model
+        usage = as_mapping(data.get("usage"))
+        if usage:
+            # Counts are of the whole answer so far: the last ones count.
+            self._usage = read_usage(
+                usage.get("prompt_tokens"),
+                usage.get("completion_tokens"),
+                usage.get("total_tokens"),
+            )
+        # Pieces without choices carry counts, or the marks of a filter.
+        choice = _first_choice(data.get("choices"))
+        text, thinking = self._take(choice) if choice else ("", "")
+        shown = "" if self._request.choices else text
+        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
+
+    def reply(self) -> ChatReply:
+        """Return the reply, of what has come.
+
+        Raises:
+            UnreadableReply: it calls a tool without a name.
+        """
+        reason = _FINISH_REASONS.get(self._finish_reason, self._finish_reason)
+        if self._refused:
+            reason = "content_filter"
+        calls = self._calls.finish(
+            used_ids=call_ids(self._request.messages), cut_off=reason == "length"
+        )
+        text = self.text
+        if self._request.choices:
+            choice = read_choice(text, self._request.choices)
+            if choice is not None:
+                # A choice that is there is whole, whatever was cut off behind it.
+                text, reason = choice, "stop" if reason == "length" else reason
+        return ChatReply(
+            text=text,
+            thinking="".join(self._thinking),
+            tool_calls=calls,
+            finish_reason="tool_calls" if calls and reason == "stop" else reason,
+            usage=self._usage,
+            model=self._model or self._request.model,
+        )
+
+    def _take(self, choice: Mapping[str, Any]) -> tuple[str, str]:
+        delta = as_mapping(choice.get("delta")) or as_mapping(choice.get("message"))
+        text = content_text(delta.get("content"))
+        if refusal := as_text(delta.get("refusal")):
+            self._refused = True
+            text += refusal
+        thinking = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
+        self._text.append(text)
+        self._thinking.append(thinking)
+        self._calls.add(delta.get("tool_calls"))
+        if reason := as_text(choice.get("finish_reason")):
+            self._finish_reason = reason
+            self.is_whole = True
+        if reason == "error":
+            found = error_in(choice)
+            words = found[0] if found else ""
+            raise UnreadableReply(f"the model failed: {shorten(words) or 'no reason is given'}")
+        return text, thinking
+
+
+def _first_choice(choices: object) -> Mapping[str, Any]:
+    if choices is None:
+        return {}
+    if not isinstance(choices, list):
+        raise UnreadableReply(f"its choices are {type(choices).__name__}, not a list")
+    for choice in choices:
+        if not isinstance(choice, Mapping):
+            raise UnreadableReply(f"one of its choices is {type(choice).__name__}, not an object")
+        if choice.get("index") in (None, 0):
+            return choice
+    return {}

@@ -1,0 +1,157 @@
+"""Tool calls on the wire: put together from the pieces of a stream, and written into the history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from teff.messages import ToolCall, read_arguments
+from teff.provider.reading import UnreadableReply, as_mapping, as_text, free_call_id
+
+__all__ = ["ToolCallAssembler", "to_wire"]
+
+_KNOWN_FIELDS = {"function", "id", "index", "type"}
+_KNOWN_FUNCTION_FIELDS = {"arguments", "name"}
+
+
+@attrs.define
+class _Slot:
+    """One call that is being put together."""
+
+    index: int | None
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    extra: dict[str, Any] = attrs.field(factory=dict)
+
+    def is_whole(self) -> bool:
+        return bool(self.arguments.strip()) and not read_arguments(self.arguments)[1]
+
+
+class ToolCallAssembler:
+    """Puts tool calls together from the ``tool_calls`` of the pieces of an answer.
+
+    Servers number the calls, or do not; number them all 0; send a new id with each piece, or none;
+    send the arguments as text in pieces, or as an object. The rules:
+
+    - A piece with an index that has no call yet begins one.
+    - A piece with an index that has a call belongs to it, unless it has a name and a new id and the
+      arguments of that call are whole: then it begins the next.
+    - A piece without an index belongs to the call with its id; else it begins a call where it has
+      a name; else it belongs to the last one.
+
+    >>> calls = ToolCallAssembler()
+    >>> calls.add([{"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"x"'}}])
+    >>> calls.add([{"index": 0, "function": {"arguments": ": 1}"}}])
+    >>> calls.finish(used_ids=set())
+    [ToolCall(id='a', name='add', arguments={'x': 1}, error='', extra={})]
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[_Slot] = []
+
+    def add(self, pieces: object) -> None:
+        """Take in the ``tool_calls`` of one delta, or of a whole message; null is none.
+
+        Raises:
+            UnreadableReply: it is no list of objects.
+        """
+        if pieces is None:
+            return
+        if not isinstance(pieces, list):
+            raise UnreadableReply(f"its tool_calls are {type(pieces).__name__}, not a list")
+        for piece in pieces:
+            if not isinstance(piece, Mapping):
+                raise UnreadableReply(
+                    f"one of its tool_calls is {type(piece).__name__}, not an object"
+                )
+            self._add(piece)
+
+    def finish(self, *, used_ids: Iterable[str], cut_off: bool = False) -> list[ToolCall]:
+        """Return the calls, each with an id that is unique among them and ``used_ids``.
+
+        Args:
+            used_ids: the ids in the conversation so far.
+            cut_off: the token limit ended the answer, so a last call without arguments is not one
+                that wants none.
+
+        Raises:
+            UnreadableReply: a call has no name.
+        """
+        used, calls = set(used_ids), []
+        for slot in self._slots:
+            if not slot.name:
+                raise UnreadableReply("it calls a tool without saying which")
+            arguments, error = read_arguments(slot.arguments)
+            if cut_off and slot is self._slots[-1] and not slot.arguments.strip():
+                error = "the arguments were cut off by the token limit"
+            call_id = free_call_id(slot.id, used)
+            used.add(call_id)
+            calls.append(
+                ToolCall(
+                    id=call_id, name=slot.name, arguments=arguments, error=error, extra=slot.extra
+                )
+            )
+        return calls
+
+    def _add(self, piece: Mapping[str, Any]) -> None:
+        function = as_mapping(piece.get("function"))
+        name, call_id = as_text(function.get("name")), as_text(piece.get("id"))
+        slot = self._slot_for(piece.get("index"), call_id, name)
+        # Names and ids come whole, and some servers repeat them: they are set, never joined.
+        slot.name = slot.name or name
+        slot.id = slot.id or call_id
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            slot.arguments += arguments
+        elif arguments is not None:
+            slot.arguments = json.dumps(arguments, ensure_ascii=False)
+        slot.extra.update(_unknown(piece, _KNOWN_FIELDS))
+        if unknown := _unknown(function, _KNOWN_FUNCTION_FIELDS):
+            slot.extra["function"] = {**slot.extra.get("function", {}), **unknown}
+
+    def _slot_for(self, index: object, call_id: str, name: str) -> _Slot:
+        if not isinstance(index, int) or isinstance(index, bool):
+            return self._slot_without_index(call_id, name)
+        found = next((slot for slot in reversed(self._slots) if slot.index == index), None)
+        if found is None:
+            return self._new(index)
+        is_next = bool(name and call_id) and call_id != found.id and found.is_whole()
+        return self._new(index) if is_next else found
+
+    def _slot_without_index(self, call_id: str, name: str) -> _Slot:
+        same = [slot for slot in self._slots if call_id and slot.id == call_id]
+        if same:
+            return same[-1]
+        if name or not self._slots:
+            return self._new(None)
+        return self._slots[-1]
+
+    def _new(self, index: int | None) -> _Slot:
+        self._slots.append(_Slot(index))
+        return self._slots[-1]
+
+
+def _unknown(fields: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in known}
+
+
+def to_wire(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a stored call in the form of the format: arguments as JSON text, unknown fields back.
+
+    >>> to_wire({"id": "a", "name": "add", "args": {"x": 1}})["function"]
+    {'name': 'add', 'arguments': '{"x": 1}'}
+    """
+    call = ToolCall.from_json(stored)
+    extra = dict(call.extra)
+    function = as_mapping(extra.pop("function", None))
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    return {
+        **extra,
+        "id": call.id,
+        "type": "function",
+        "function": {**function, "name": call.name, "arguments": arguments},
+    }
