@@ -447,6 +447,7 @@ def caret_of(text: str) -> tuple[str, str]:
         ("a=1 || b=2", "'||' is written 'or'", "|| b=2"),
         ("true", "'true' is a value", "true"),
         ("5<a", "'5' is a value", "5<a"),
+        ("-0.5<a", "'-0.5' is a value", "-0.5<a"),
         ("and=5", "one that is called 'and' stands in quotes", "and=5"),
         ("a..b=1", "a name is expected after the dot", "a..b=1"),
         ("b and a[x]=1", "brackets hold a whole number", "a[x]=1"),

@@ -214,8 +214,8 @@ def in_order(found: object, order: str, value: Value) -> bool:
     if not isinstance(found, str) or number(found) is not None or not folded(found):
         return False
     if value.quoted:
-        return compare(found, value.text)
-    return compare(folded(found), folded(value.text))
+        return bool(compare(found, value.text))
+    return bool(compare(folded(found), folded(value.text)))
 
 
 @given(conditions, states)

@@ -132,9 +132,7 @@ def test_an_error_inside_a_reply_is_found_in_each_shape() -> None:
 
 def test_an_error_inside_a_reply_lasts_by_its_status_or_code() -> None:
     def failure(data: dict[str, object]) -> ProviderError:
-        error = failure_in_reply(data, provider="p", model="m", body="{}")
-        assert error is not None
-        return error
+        return failure_in_reply(data, provider="p", model="m", body="{}")
 
     assert failure({"error": {"message": "m", "code": 400}}).permanent
     assert not failure({"error": {"message": "m", "code": 502}}).permanent

@@ -135,17 +135,16 @@ def test_a_closed_client_opens_again() -> None:
 
 
 def test_one_client_works_in_one_event_loop_after_another() -> None:
-    client = HttpClient("p")
-
-    async def main() -> None:
+    async def main(client: HttpClient) -> None:
         async with ReplayServer(json_answer({})) as server:
             await post(client, server.url)
             await post(client, server.url)
             assert server.connections == 1
 
     # Not closed: the end of each loop does it, else the collector would warn of open sockets.
-    asyncio.run(main())
-    asyncio.run(main())
+    client = HttpClient("p")
+    asyncio.run(main(client))
+    asyncio.run(main(client))
     del client
     gc.collect()
 
@@ -309,7 +308,7 @@ def test_a_stream_that_breaks_off_is_incomplete(then: Any) -> None:
 
 def test_an_endless_line_ends_the_stream() -> None:
     async def test(client: HttpClient, server: ReplayServer) -> None:
-        with pytest.raises(ProviderError, match="no readable stream: a line .* longer than 1,000"):
+        with pytest.raises(ProviderError, match=r"no readable stream: a line .* longer than 1,000"):
             await all_events(client, server.url, SseParser(max_bytes=1000))
         await server.all_closed()
 
@@ -389,6 +388,13 @@ def everything_said(error: BaseException) -> str:
     return "\n".join([*shown, *traceback.format_exception(error)])
 
 
+async def parse_all(client: HttpClient, url: str, headers: dict[str, str]) -> None:
+    async with client.stream(url, {}, headers=headers, timeout=0.1) as reply:
+        for event in await reply.read(NdjsonParser()) or []:
+            reply.parse(event)
+        raise reply.error(f"said {CANARY}")
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -420,10 +426,7 @@ def test_a_key_appears_nowhere(answer: Answer, caplog: pytest.LogCaptureFixture)
                 await post(client, url, headers=headers, timeout=0.1)
             assert CANARY not in everything_said(info.value)
             with pytest.raises(ProviderError) as info:
-                async with client.stream(url, {}, headers=headers, timeout=0.1) as reply:
-                    for event in await reply.read(NdjsonParser()) or []:
-                        reply.parse(event)
-                    raise reply.error(f"said {CANARY}")
+                await parse_all(client, url, headers)
             assert CANARY not in everything_said(info.value)
             with pytest.raises(ProviderError) as info:
                 await post(client, url.replace(server.url[-6:], ":1/"), headers=headers)
@@ -445,7 +448,7 @@ def test_the_module_can_be_imported_without_httpx() -> None:
 
 def test_a_call_without_httpx_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(ConfigError, match="needs the package httpx.*pip install 'teff-core"):
+    with pytest.raises(ConfigError, match=r"needs the package httpx.*pip install 'teff-core"):
         asyncio.run(post(HttpClient("p"), "http://127.0.0.1:1"))
 
 

@@ -32,7 +32,7 @@ def test_a_missing_key_names_its_variable(
     monkeypatch.delenv("MY_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("MY_KEY", value)
-    with pytest.raises(ConfigError, match="MY_KEY is not set.*export MY_KEY="):
+    with pytest.raises(ConfigError, match=r"MY_KEY is not set.*export MY_KEY="):
         read_key("MY_KEY", provider="p")
 
 

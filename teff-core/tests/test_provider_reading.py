@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from teff.messages import ModelUsage
@@ -53,5 +55,8 @@ def test_ids_of_calls_are_kept_where_they_are_usable() -> None:
 
 
 def test_the_ids_of_a_conversation_are_collected() -> None:
-    messages = [{"role": "user"}, {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user"},
+        {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]},
+    ]
     assert call_ids(messages) == {"a", "b"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -116,8 +117,24 @@ def test_an_endless_event_is_refused_too() -> None:
 
 stream_bytes = st.lists(
     st.sampled_from(
-        [b"data", b":", b" ", b"\r", b"\n", b"\r\n", b"event", b"error", b"x", b"\xef\xbb\xbf"]
-        + ["é".encode(), "日".encode(), "\u2028".encode(), b"\xff", b"[DONE]", b'{"a": 1}']
+        [
+            b"data",
+            b":",
+            b" ",
+            b"\r",
+            b"\n",
+            b"\r\n",
+            b"event",
+            b"error",
+            b"x",
+            b"\xef\xbb\xbf",
+            "é".encode(),
+            "日".encode(),
+            "\u2028".encode(),
+            b"\xff",
+            b"[DONE]",
+            b'{"a": 1}',
+        ]
     )
 ).map(b"".join)
 
@@ -127,7 +144,7 @@ def cut_streams(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
     stream = draw(stream_bytes)
     places = sorted(draw(st.sets(st.integers(0, len(stream)))))
     borders = [0, *places, len(stream)]
-    return stream, [stream[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    return stream, [stream[a:b] for a, b in pairwise(borders)]
 
 
 @given(cut_streams())

@@ -229,7 +229,8 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
     """Read a stream to its end, and yield what is to be shown."""
     parser = SseParser()
     try:
-        while (events := await reply.read(parser)) is not None:
+        timeout = None
+        while (events := await reply.read(parser, timeout=timeout)) is not None:
             for event in events:
                 if event.data.startswith("[DONE]"):
                     builder.is_whole = True
@@ -241,8 +242,7 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
                 delta = builder.add(data)
                 if delta is not None:
                     yield delta
-            if builder.is_whole:
-                reply.idle_timeout = min(reply.idle_timeout, _SECONDS_AFTER_FINISH)
+            timeout = _SECONDS_AFTER_FINISH if builder.is_whole else None
     except IncompleteStream:
         if not builder.is_whole:
             raise

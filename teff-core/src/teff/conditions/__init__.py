@@ -33,6 +33,7 @@ sides that are both text and no numbers are ordered as text, which suits ISO dat
 text have no order, and the test is false.
 
 **Words.** ``true``, ``false`` and ``null`` are True, False and None, and also those words as text.
+The words by which a lone key says no are "false", "no", "n", "off", "none" and "null".
 
 **Missing keys.** A test of a missing key is false, but ``key!=value`` is true; so is
 ``key!=null``. To ask whether there is a value write ``key!=``.

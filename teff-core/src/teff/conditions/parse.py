@@ -50,6 +50,7 @@ MAX_DEPTH: Final = 100
 _SPACE = re.compile(r"\s*")
 _OPERATOR = re.compile(r"==|!=|>=|<=|=|>|<")
 _PATH = re.compile(r"""[^\s=!<>(),'"&|]+""")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _WORD = re.compile(r"""(and|or|not|in|contains)(?=[\s()'"]|$)""", re.IGNORECASE)
 _BARE_STOP = re.compile(r"[(),]|&&|\|\||(?<!\S)(?:and|or)(?=[\s()'\"]|$)", re.IGNORECASE)
 _QUOTED = {"'": re.compile(r"'((?:[^']|'')*+)'"), '"': re.compile(r'"((?:\\"|[^"])*+)"')}
@@ -134,6 +135,7 @@ class _Parser:
             return self.compare(key, operator[0], start)
         negated = self.word("not")
         if negated:
+            # It prints as a `not` around the test, which must be allowed as deep.
             self.deeper(start)
             self.depth -= 1
         if self.word("in"):
@@ -178,7 +180,7 @@ class _Parser:
         word = name.casefold()
         if word in ("and", "or", "not"):
             self.fail(f"expected a key; one that is called '{word}' stands in quotes")
-        if word in ("true", "false", "null") or name.isdecimal():
+        if word in ("true", "false", "null") or _NUMBER.fullmatch(name):
             self.fail(f"'{name}' is a value, and a test starts with a key, as in: count > 0")
         if name == "__error__":
             self.fail(

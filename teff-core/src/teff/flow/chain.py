@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from teff.conditions import quote
 from teff.flow.sub_flow import SubFlow
 from teff.node import Node, make_function_node
 
@@ -79,8 +80,4 @@ def equals(key: str, value: object, *, exact: bool = False) -> str:
     text = str(value)
     if not exact and _WORD.fullmatch(text) and text.casefold() not in _RESERVED:
         return f"{key}={text}"
-    return f"{key}={_quoted(text)}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return f"{key}={quote(text)}"

@@ -72,7 +72,7 @@ def check_models_and_tools(
             registry.check(str(provider))
         for name in node.uses_tools():
             if name not in tools:
-                default_tool_registry.check(name)
+                default_tool_registry.resolve(name)
 
 
 def _require_model(node: Node, provider: str | None, model: str | None) -> None:

@@ -33,7 +33,7 @@ from teff.runtime import (
 )
 from teff.runtime.journal import require_input
 from teff.state import Reducer, compile_reducers, freeze, thaw
-from teff.tool import Tool
+from teff.tool import FunctionTool, Tool
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
@@ -47,8 +47,8 @@ _BOUNDS = frozenset({"max_rounds", "no_progress", "max_delegations"})
 class RunOptions(TypedDict, total=False):
     """What `Graph.run` and `Graph.stream` take beside the state."""
 
-    #: Tools that nodes may name, as objects or functions made with ``@tool``.
-    tools: Iterable[Tool]
+    #: Tools that nodes may name: `Tool` objects, or typed functions.
+    tools: Iterable[Tool | Callable[..., Any]]
     #: Reducers by key; they win over those of the graph.
     reducers: Mapping[str, Reducer]
     #: Hears every event, before ``emit`` does; a `teff.trace.RunTracer` or any listener.
@@ -204,7 +204,7 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
         owner=options.get("owner", "default"),
         checkpoint_id=options.get("checkpoint_id"),
         limits=options.get("limits") or graph.limits,
-        tools={tool.name: tool for tool in options.get("tools", ())},
+        tools=_tool_pool(options.get("tools", ())),
         emit=tell_all(listeners),
         hooks=hooks,
         journal=journal,
@@ -214,6 +214,16 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     if most is not None:
         run.max_steps = min(run.max_steps, run.steps + (Limits(max_steps=most).max_steps or 0))
     return run
+
+
+def _tool_pool(given: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    pool: dict[str, Tool] = {}
+    for tool in given:
+        made = tool if isinstance(tool, Tool) else FunctionTool(tool)
+        if made.name in pool:
+            raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")
+        pool[made.name] = made
+    return pool
 
 
 def _defaults(graph: Graph, options: RunOptions) -> ModelDefaults:

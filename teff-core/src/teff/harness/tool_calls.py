@@ -13,7 +13,7 @@ from teff.runtime import ExecContext, Question, Signal
 from teff.tool import Tool, ToolResult, default_tool_registry, execute_call, scope_tools
 from teff.tool.approval import ApprovalPolicy, decide
 
-__all__ = ["ToolOptions", "run_tool_calls", "tools_in_scope"]
+__all__ = ["ToolOptions", "named_tools", "run_tool_calls", "tools_in_scope"]
 
 
 @attrs.frozen(kw_only=True)
@@ -35,22 +35,24 @@ class ToolOptions:
     max_parallel: int = 8
 
 
-def tools_in_scope(ctx: ExecContext, use_tools: str | Iterable[str] | bool | None) -> list[Tool]:
-    """Return the tools that a node may use: those of the run, and installed ones by name.
+def tools_in_scope(ctx: ExecContext, use_tools: str | Sequence[str] | bool | None) -> list[Tool]:
+    """Return the tools that a node may use: those of the run, and by name the installed ones too.
 
     Raises:
         ConfigError: an unknown name.
     """
-    wanted = [use_tools] if isinstance(use_tools, str) else use_tools
     pool = dict(ctx.tools)
-    if not isinstance(wanted, bool) and wanted is not None:
-        wanted = list(wanted)
-        for name in wanted:
-            if name not in pool and name not in ("all", "*"):
-                pool[name] = default_tool_registry.resolve(name)
-    if isinstance(use_tools, str):
-        return scope_tools(pool, use_tools)
-    return scope_tools(pool, wanted)
+    for name in named_tools(use_tools):
+        if name not in pool:
+            pool[name] = default_tool_registry.resolve(name)
+    return scope_tools(pool, use_tools)
+
+
+def named_tools(use_tools: str | Sequence[str] | bool | None) -> list[str]:
+    """Return the names in a ``use_tools`` option; what ``all`` means is only known in a run."""
+    if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
+        return []
+    return [use_tools] if isinstance(use_tools, str) else list(use_tools)
 
 
 async def run_tool_calls(
@@ -70,11 +72,14 @@ async def run_tool_calls(
         ToolError: a call failed and ``error_mode`` is ``raise``; the others were finished first.
     """
     by_name = {tool.name: tool for tool in tools}
+    # Servers may use an id twice, so the round and the place of a call are part of its key.
+    round_number = ctx.number("tool_round")
     gate = asyncio.Semaphore(options.max_parallel)
 
     async def carry_out(number: int, call: ToolCall) -> ToolResult:
         async with gate:
-            return await _carry_out(ctx, number, call, by_name, state=state, options=options)
+            key = f"{round_number}.{number}/{call.id}"
+            return await _carry_out(ctx, key, call, by_name, state=state, options=options)
 
     outcomes = await asyncio.gather(
         *(carry_out(number, call) for number, call in enumerate(calls, 1)),
@@ -95,7 +100,7 @@ async def run_tool_calls(
 
 async def _carry_out(
     ctx: ExecContext,
-    number: int,
+    key: str,
     call: ToolCall,
     tools: Mapping[str, Tool],
     *,
@@ -103,9 +108,9 @@ async def _carry_out(
     options: ToolOptions,
 ) -> ToolResult:
     if call.name == options.human_key and call.name not in tools:
-        answer = await ctx.ask(_question(ctx, call, options.human_key, _asked(call)))
+        answer = await ctx.ask(_question(ctx, key, options.human_key, _asked(call)))
         return ToolResult(call=call, text=str(answer))
-    if not await _is_approved(ctx, call, options.approval):
+    if not await _is_approved(ctx, key, call, options.approval):
         return ToolResult(call=call, text=f"The call of {call.name!r} was declined.", error=True)
     await ctx.emit(
         "tool_call", {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
@@ -123,7 +128,7 @@ async def _carry_out(
         )
         return {"text": result.text, "error": result.error, "duration": result.duration}
 
-    recorded = await ctx.once(f"tool/{number}/{call.id}", run)
+    recorded = await ctx.once(f"tool/{key}", run)
     result = ToolResult(call=call, **recorded)
     await ctx.emit(
         "tool_result",
@@ -138,21 +143,23 @@ async def _carry_out(
     return result
 
 
-async def _is_approved(ctx: ExecContext, call: ToolCall, policy: ApprovalPolicy) -> bool:
+async def _is_approved(
+    ctx: ExecContext, key: str, call: ToolCall, policy: ApprovalPolicy
+) -> bool:
     decision = await decide(policy, call)
     if decision == "pause":
         prompt = f"May {call.name!r} be called with {dict(call.arguments)!r}?"
-        answer = await ctx.ask(_question(ctx, call, "tool_approval", prompt))
+        answer = await ctx.ask(_question(ctx, key, "tool_approval", prompt))
         # Whatever is no clear yes is a no.
         return answer is True or (isinstance(answer, str) and answer.strip() == "approve")
     return decision == "approve"
 
 
-def _question(ctx: ExecContext, call: ToolCall, key: str, prompt: str) -> Question:
-    # The id holds that of the call, so an answer can reach no other call.
+def _question(ctx: ExecContext, call_key: str, name: str, prompt: str) -> Question:
+    # The id holds the key of the call, so an answer can reach no other call.
     return Question(
-        id=f"{ctx.path}:{key}:{call.id}",
-        key=key,
+        id=f"{ctx.path}:{name}:{call_key}",
+        key=name,
         prompt=prompt,
         path=ctx.path,
         node_id=ctx.node_id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
 
@@ -132,7 +131,6 @@ class Node:
         return f"<{type(self).__name__} {self.id!r}>" if self.id else f"<{type(self).__name__}>"
 
 
-@functools.cache
 def _declares_options(cls: Any) -> bool:
     return any("__attrs_attrs__" in vars(base) for base in cls.__mro__[: cls.__mro__.index(Node)])
 

@@ -8,7 +8,14 @@ from typing import Any, Literal
 
 import attrs
 
-from teff.harness import Harness, TokenCallback, ToolOptions, run_tool_calls, tools_in_scope
+from teff.harness import (
+    Harness,
+    TokenCallback,
+    ToolOptions,
+    named_tools,
+    run_tool_calls,
+    tools_in_scope,
+)
 from teff.messages import Message, assistant, tool_result, user, with_system
 from teff.node.base import options
 from teff.node.model import ModelNode
@@ -140,9 +147,3 @@ class LLM(ModelNode):
         """Return the names of the tools that must be there."""
         return named_tools(self.use_tools)
 
-
-def named_tools(use_tools: str | Iterable[str] | bool | None) -> list[str]:
-    """Return the names in a ``use_tools`` option; those of ``all`` are only known in a run."""
-    if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
-        return []
-    return [use_tools] if isinstance(use_tools, str) else list(use_tools)

@@ -7,10 +7,9 @@ from typing import Any
 
 import attrs
 
-from teff.harness import TokenCallback, tools_in_scope
+from teff.harness import TokenCallback, named_tools, tools_in_scope
 from teff.messages import Message, assistant, last_user_message, user, with_system
 from teff.node.base import options
-from teff.node.llm import named_tools
 from teff.node.model import ModelNode
 from teff.prompt import compile_template
 from teff.runtime import ExecContext

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from teff.harness import ToolOptions, run_tool_calls, tools_in_scope
+from teff.harness import ToolOptions, named_tools, run_tool_calls, tools_in_scope
 from teff.messages import ToolCall, tool_result
 from teff.node.base import Node, options
-from teff.node.llm import named_tools
 from teff.runtime import ExecContext
 from teff.state import Append
 from teff.tool.approval import ApprovalPolicy, check_policy

@@ -101,7 +101,7 @@ class Transform(Node):
     template: str = attrs.field(
         default="", validator=lambda self, _, template: self._compile_template(template)
     )
-    field: str = attrs.field(default="", validator=lambda self, _, field: check_field(field))
+    field: str = attrs.field(default="", validator=lambda self, _, field: self._check_field(field))
     raw: bool = False
     op: Literal["eq", "ne", "gt", "ge", "lt", "le"] = "eq"
     needle: Any = None
@@ -142,6 +142,14 @@ class Transform(Node):
 
     def _compile_template(self, template: str) -> None:
         self._template = compile_template(template)
+
+    def _check_field(self, field: str) -> None:
+        try:
+            check_field(field)
+        except ConfigError as error:
+            raise self._wrong(
+                f"has a 'field' that cannot be read: {error.message}", "field"
+            ) from None
 
     def _given_options(self) -> list[str]:
         """Return which options of an action differ from their defaults."""

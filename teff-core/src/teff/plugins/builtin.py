@@ -6,8 +6,10 @@ Both are tables, so that a built-in name costs no look at what is installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
-__all__ = ["BUILTINS", "CORE", "OFFICIAL"]
+__all__ = ["BUILTINS", "CORE", "OFFICIAL", "part"]
 
 #: The distribution that the built-in names come from.
 CORE = "teff-core"
@@ -41,3 +43,14 @@ OFFICIAL: Mapping[str, Mapping[str, str]] = {
         "fetch_url": "teff-tools-web",
     },
 }
+
+#: What a lower floor reaches by name, since it may not import upward.
+PARTS: Mapping[str, str] = {
+    "harness": "teff.harness:Harness",
+}
+
+
+def part(name: str) -> Any:
+    """Return a part of Teff from a floor above the caller's, importing it on its first use."""
+    module, _, attribute = PARTS[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -18,7 +18,7 @@ from teff.provider.failures import (
     shorten,
 )
 from teff.provider.keys import mask, public_url
-from teff.provider.pool import import_httpx
+from teff.provider.pool import http_errors, import_httpx
 from teff.provider.reading import parse_json
 
 __all__ = ["MAX_BODY_BYTES", "Call"]
@@ -73,26 +73,31 @@ class Call:
         )
 
     @contextmanager
-    def failures(self, *, in_stream: bool = False) -> Iterator[None]:
+    def failures(self) -> Iterator[None]:
         """Turn the exceptions of httpx into errors that show no header and no credentials."""
-        httpx = import_httpx(self.provider)
-        broken = self.incomplete if in_stream else self.error
         try:
             yield
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            reason = str(error) or "the connection timed out"
+        except http_errors(import_httpx(self.provider)) as error:
+            raise self.translated(error) from None
+
+    def translated(self, error: Exception, *, in_stream: bool = False) -> ProviderError:
+        """Return the error for an exception of httpx; ``in_stream`` after a reply has begun."""
+        httpx = import_httpx(self.provider)
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             failure = self.error(
                 f"cannot be reached at {public_url(self.url)}: {reason}",
                 permanent="CERTIFICATE_VERIFY_FAILED" in reason,
             )
             if self.hint:
                 add_hint(failure, self.hint)
-            raise failure from None
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise self.error(f"cannot be asked: {error}", permanent=True) from None
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            reason = str(error) or type(error).__name__
-            raise broken(f"broke the connection: {reason}") from None
+            return failure
+        if isinstance(
+            error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError
+        ):
+            return self.error(f"cannot be asked: {reason}", permanent=True)
+        message = f"broke the connection: {reason}"
+        return self.incomplete(message) if in_stream else self.error(message)
 
     def encode(self, body: Mapping[str, Any]) -> bytes:
         """Write the body of the request.
@@ -130,11 +135,10 @@ class Call:
             ) from None
         if not isinstance(data, dict):
             raise self.error(f"sent a reply that is no JSON object: {shorten(text)}", body=text)
-        failure = failure_in_reply(
-            data, provider=self.provider, model=self.model, body=text, secrets=self.secrets
-        )
-        if failure is not None:
-            raise failure
+        if data.get("error") or data.get("object") == "error":
+            raise failure_in_reply(
+                data, provider=self.provider, model=self.model, body=text, secrets=self.secrets
+            )
         return data
 
     def _sentence(self, message: str) -> str:

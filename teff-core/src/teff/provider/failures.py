@@ -100,10 +100,8 @@ def error_in(data: Mapping[str, Any]) -> tuple[str, str, int | None] | None:
     >>> error_in({"error": {"message": "slow down", "code": 429}})
     ('slow down', '429', 429)
     """
-    error = data.get("error")
-    if not error and data.get("object") == "error":
-        error = data
-    if not error:
+    error = data.get("error") or (data if data.get("object") == "error" else None)
+    if error is None:
         return None
     fields = as_mapping(error)
     codes = [fields.get("code"), fields.get("type"), data.get("code")]
@@ -203,15 +201,12 @@ def failure_of_status(
 
 def failure_in_reply(
     data: Mapping[str, Any], *, provider: str, model: str, body: str, secrets: Iterable[str] = ()
-) -> ProviderError | None:
-    """Return the error that a reply with status 200 carries, whole or as an event of a stream.
+) -> ProviderError:
+    """Return the error for a reply with status 200, or an event of it, that holds an error.
 
     ``body`` is the text that ``data`` was parsed from.
     """
-    found = error_in(data)
-    if found is None:
-        return None
-    words, code, status = found
+    words, code, status = error_in(data) or ("", "", None)
     known_status = status if status is not None and 400 <= status < 600 else None
     permanent = code in _PERMANENT_CODES
     if known_status is not None:

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.call import Call
 from teff.provider.keys import secret_values, split_credentials
-from teff.provider.pool import ClientPool, import_httpx
+from teff.provider.pool import ClientPool, http_errors, import_httpx
 
 if TYPE_CHECKING:
     import httpx
@@ -137,7 +137,7 @@ class HttpClient:
         async with self._pool.client_for(call.url) as client:
             try:
                 async with asyncio.timeout(timeout):
-                    response = await _send(call, client, content)
+                    response = await _send(call, client, content, silence=timeout)
             except TimeoutError:
                 raise call.error(f"did not answer within {timeout:g} seconds") from None
             chunks = response.aiter_bytes()
@@ -180,8 +180,6 @@ class StreamedReply:
 
     Attributes:
         content_type: the media type, in lower case and without parameters, or "".
-        idle_timeout: seconds to wait for an event, counted from the last one: bytes that only keep
-            the connection alive do not prolong it. It may be changed between two reads.
     """
 
     def __init__(
@@ -189,32 +187,47 @@ class StreamedReply:
         call: Call,
         response: httpx.Response,
         chunks: AsyncIterator[bytes],
-        idle_timeout: float,
+        timeout: float,
     ) -> None:
         content_type: str = response.headers.get("content-type", "")
         self.content_type = content_type.partition(";")[0].strip().lower()
-        self.idle_timeout = idle_timeout
         self._call = call
         self._chunks = chunks
         self._ended = False
+        self._timeout = timeout
+        self._httpx = import_httpx(call.provider)
 
-    async def read(self, parser: StreamParser[Event]) -> list[Event] | None:
+    async def read(
+        self,
+        parser: StreamParser[Event],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> list[Event] | None:
         """Return the next events, at least one, or None after the last.
 
+        Args:
+            parser: the same one for all reads of a reply.
+            timeout: seconds to wait for an event; bytes that only keep the connection alive do not
+                prolong it. None is the timeout of the call.
+
         Raises:
-            IncompleteStream: the connection broke, or no event came for ``idle_timeout`` seconds.
+            IncompleteStream: the connection broke, or no event came in time.
             ProviderError: the bytes are no stream of events.
         """
-        deadline = asyncio.get_running_loop().time() + self.idle_timeout
+        seconds = self._timeout if timeout is None else timeout
+        deadline = asyncio.get_running_loop().time() + seconds
+        # httpx itself bounds the wait for bytes by the timeout of the call, and it costs less than
+        # a timer; so there is one only after bytes that were no event.
+        needs_timer = timeout is not None
         while not self._ended:
             try:
-                async with asyncio.timeout_at(deadline):
-                    with self._call.failures(in_stream=True):
-                        chunk = await anext(self._chunks, None)
-            except TimeoutError:
-                raise self._call.incomplete(
-                    f"sent no event for {self.idle_timeout:g} seconds"
-                ) from None
+                async with asyncio.timeout_at(deadline) if needs_timer else nullcontext():
+                    chunk = await anext(self._chunks, None)
+            except (TimeoutError, self._httpx.ReadTimeout):
+                raise self._call.incomplete(f"sent no event for {seconds:g} seconds") from None
+            except http_errors(self._httpx) as error:
+                raise self._call.translated(error, in_stream=True) from None
+            needs_timer = True
             self._ended = chunk is None
             try:
                 events = parser.close() if chunk is None else parser.feed(chunk)
@@ -231,16 +244,15 @@ class StreamedReply:
             ProviderError: as `HttpClient.post_json`.
         """
         try:
-            async with asyncio.timeout(self.idle_timeout):
+            async with asyncio.timeout(self._timeout):
                 content = await _read_whole(self._call, self._chunks)
         except TimeoutError:
-            raise self._call.error(f"did not answer within {self.idle_timeout:g} seconds") from None
+            raise self._call.error(f"did not answer within {self._timeout:g} seconds") from None
         return self._call.json_object(content)
 
     async def drain(self) -> None:
         """Read what follows the last event, for a moment, so that the connection can be kept."""
-        httpx = import_httpx(self._call.provider)
-        with suppress(TimeoutError, httpx.HTTPError):
+        with suppress(TimeoutError, *http_errors(self._httpx)):
             async with asyncio.timeout(_SECONDS_TO_DRAIN):
                 async for _ in self._chunks:
                     pass
@@ -262,11 +274,17 @@ class StreamedReply:
         return self._call.incomplete("ended the stream before the answer was whole")
 
 
-async def _send(call: Call, client: httpx.AsyncClient, content: bytes) -> httpx.Response:
-    """Return the reply, unread, where its status says that it is one."""
+async def _send(
+    call: Call, client: httpx.AsyncClient, content: bytes, *, silence: float | None = None
+) -> httpx.Response:
+    """Return the reply, unread, where its status says that it is one.
+
+    ``silence`` is the longest wait for bytes, in seconds; None does not bound it.
+    """
     with call.failures():
         headers = {"Content-Type": "application/json", **call.headers}
         request = client.build_request("POST", call.url, content=content, headers=headers)
+        request.extensions["timeout"]["read"] = silence
         response = await client.send(request, stream=True)
     if response.status_code < 300:
         return response
@@ -288,9 +306,8 @@ async def _read_whole(call: Call, chunks: AsyncIterator[bytes]) -> bytes:
 
 async def _read_start(call: Call, response: httpx.Response) -> bytes:
     """Read enough of a refusal for its words; where it breaks off, what came of it."""
-    httpx = import_httpx(call.provider)
     content = bytearray()
-    with suppress(httpx.HTTPError):
+    with suppress(*http_errors(import_httpx(call.provider))):
         async for chunk in response.aiter_bytes():
             content += chunk
             if len(content) > _MAX_ERROR_BYTES:

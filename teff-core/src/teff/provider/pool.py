@@ -20,7 +20,7 @@ from teff.errors import ConfigError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ClientPool", "import_httpx"]
+__all__ = ["ClientPool", "http_errors", "import_httpx"]
 
 _MAX_CONNECTIONS = 100
 _SECONDS_KEPT_IDLE = 30.0
@@ -168,3 +168,8 @@ def import_httpx(provider: str) -> ModuleType:
             hint="Install it: pip install 'teff-core[http]'",
         ) from None
     return httpx
+
+
+def http_errors(httpx: ModuleType) -> tuple[type[Exception], ...]:
+    """Return the exceptions that httpx raises."""
+    return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)

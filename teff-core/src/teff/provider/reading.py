@@ -36,7 +36,8 @@ _NO_FIELDS: Mapping[str, Any] = {}
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return ``value`` where it is a JSON object, else an empty one."""
-    return value if isinstance(value, Mapping) else _NO_FIELDS
+    # Parsed JSON is a dict, and that is quicker to see.
+    return value if isinstance(value, dict) or isinstance(value, Mapping) else _NO_FIELDS  # noqa: SIM101
 
 
 def as_text(value: object) -> str:

@@ -58,12 +58,11 @@ class LineSplitter:
             lines[0] = b"".join((*self._unfinished, lines[0]))
             self._unfinished.clear()
             self._unfinished_bytes = 0
+        longest = max(map(len, lines), default=0)
         if tail:
             self._unfinished.append(tail)
             self._unfinished_bytes += len(tail)
-        if self._unfinished_bytes > self._max_bytes or any(
-            len(line) > self._max_bytes for line in lines
-        ):
+        if max(longest, self._unfinished_bytes) > self._max_bytes:
             raise ValueError(f"a line of the stream is longer than {self._max_bytes:,} bytes")
         return lines
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from teff.errors import ConfigError, GraphInterrupt, StateError, WorkflowError, suggest
+from teff.plugins.builtin import part
 from teff.runtime.command import Command
 from teff.runtime.events import EventType, Listener
 from teff.runtime.frame import Frame, ModelDefaults
@@ -20,7 +21,7 @@ from teff.state import freeze, rebound_keys
 if TYPE_CHECKING:
     from teff.checkpoint import Checkpointer
     from teff.messages import Usage
-    from teff.provider import ProviderRegistry
+    from teff.provider import ChatReply, ProviderRegistry
     from teff.tool import Tool
 
 __all__ = ["ExecContext", "Executable", "Place", "StepContext", "read_result"]
@@ -215,6 +216,20 @@ class ExecContext:
             raise ConfigError(
                 f"the run has no tool {name!r}.", hint=suggest(name, self.run.tools).strip()
             ) from None
+
+    async def llm(self, model: str, messages: Sequence[Mapping[str, Any]]) -> ChatReply:
+        """Ask a model of the default provider, without tools: counted, recorded, told as events.
+
+        Args:
+            model: its name, or "" for the default.
+            messages: the conversation.
+
+        Raises:
+            ConfigError: no provider or model is named.
+            ProviderError: the call failed.
+        """
+        reply: ChatReply = await part("harness").for_step(self, model=model).call(messages)
+        return reply
 
     async def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Tell whoever listens, and wait until they have taken the event."""

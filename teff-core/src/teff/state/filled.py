@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["is_filled"]
 
+_CONTAINERS = (str, list, dict, tuple, set, frozenset)
+
 
 def is_filled(value: object) -> bool:
     """Return False for None, "" and an empty list, tuple, set or dict; True for all else.
@@ -15,6 +17,4 @@ def is_filled(value: object) -> bool:
     """
     if value is None:
         return False
-    if isinstance(value, str | list | dict | tuple | set | frozenset):
-        return len(value) > 0
-    return True
+    return len(value) > 0 if isinstance(value, _CONTAINERS) else True

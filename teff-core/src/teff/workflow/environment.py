@@ -53,14 +53,17 @@ class Environment:
             ConfigError: a variable is not set, or a reference cannot be read.
         """
         parts: list[str] = []
-        rest = text
-        while opening := _OPENING.search(rest):
-            parts.append(rest[: opening.start()])
-            end = _closing_brace(rest, opening.end())
-            inside = rest[opening.end() : end]
-            parts.append(f"${{{inside}}}" if opening.group(1) else self._value_of(inside))
-            rest = rest[end + 1 :]
-        return "".join((*parts, rest))
+        position = 0
+        while opening := _OPENING.search(text, position):
+            parts.append(text[position : opening.start()])
+            position = opening.end()
+            if opening.group(1):
+                parts.append("${")
+            else:
+                end = _closing_brace(text, position)
+                parts.append(self._value_of(text[position:end]))
+                position = end + 1
+        return "".join((*parts, text[position:]))
 
     def hide(self, message: str) -> str:
         """Return ``message`` with references in place of the values that were filled in."""

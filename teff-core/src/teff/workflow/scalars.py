@@ -29,7 +29,7 @@ _DECIMAL = re.compile(
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
-def resolve_plain(text: str) -> None | bool | int | float | str:
+def resolve_plain(text: str) -> bool | int | float | str | None:
     """Return the value of a scalar that stands without quotes.
 
     >>> [resolve_plain(text) for text in ("true", "12", "1e3", "~")]

@@ -1,0 +1,118 @@
+"""What a reply says to its reader: thinking, chat tokens, invented turns and mark-up are taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = ["answer_text", "plain_prose"]
+
+_THINKING = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis|rationale"
+_THINKING_TAG = re.compile(
+    rf"<(?P<close>/)?(?P<name>{_THINKING})\s?>"
+    r"|\[(?P<close2>/)?(?P<name2>THINK)\]"
+    r"|\u25c1(?P<close3>/)?(?P<name3>think)\u25b7"
+    r"|<\|(?:begin|(?P<close4>end))_of_(?P<name4>thought)\|>",
+    re.IGNORECASE,
+)
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,200}<\|message\|>")
+# What the channels of one chat format leave behind where a server drops the special tokens.
+_CHANNEL_REST = re.compile(r"(?s)^analysis.*assistantfinal")
+
+_END_OF_TURN = re.compile(
+    r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return|call)\|>|</s>|<end_of_turn>|<eos>"
+    r"|<\uff5cend\u2581of\u2581sentence\uff5c>"
+)
+_CHAT_TOKEN = re.compile(
+    r"<\|[^<>|\n]{1,60}\|>|<\uff5c[^<>\uff5c\n]{1,60}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>"
+    r"|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>"
+)
+_TURN = re.compile(
+    r"^[ \t#*>]{0,8}(?P<role>user|human|assistant|ai|\u7528\u6237|\u7528\u6236"
+    r"|\u043f\u043e\u043b\u044c\u0437\u043e\u0432\u0430\u0442\u0435\u043b\u044c)[ \t*]{0,4}[:\uff1a]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ANSWERING = frozenset({"assistant", "ai"})
+
+_FENCE = re.compile(
+    r"```(?:json|text|txt|plaintext|ya?ml|xml|markdown|md|python|py|bash|sh|js|javascript)?[ \t]*\n"
+    r"|```"
+)
+_STRUCK_OUT = re.compile(r"~~[^~]{1,500}~~|<(del|strike)>[^<]{1,500}</\1>")
+_UNTICKED = re.compile(r"^[ \t]*[-*][ \t]+\[ \].*$", re.MULTILINE)
+_TICKED = re.compile(r"^[ \t]*[-*][ \t]+\[[xX]\]", re.MULTILINE)
+_BOXED = re.compile(r"\\(?:boxed|text|textbf)\b")
+_ESCAPED = re.compile(r"\\(?=[^\w\s])|\\(?=_)")
+
+# Prose is read from its first and its last part: what lies between decides nothing, and to fold a
+# text takes quadratic time at worst.
+_HEAD, _TAIL = 2_000, 18_000
+
+
+def answer_text(reply: str, is_name: Callable[[str], object]) -> str:
+    """Return the part of a reply that is meant for its reader.
+
+    Thinking is cut out, and what follows an opening of it that is never closed; of several turns,
+    where a model went on to write the other side too, the first answer is kept.
+
+    Args:
+        reply: what the model wrote.
+        is_name: says whether a tag or a role is a registered name, and so no mark-up.
+    """
+    text = _final_channel(_without_thinking(reply, is_name))
+    for end in _END_OF_TURN.finditer(text):
+        if not is_name(end.group()) and _CHAT_TOKEN.sub("", text[: end.start()]).strip():
+            text = text[: end.start()]
+            break
+    text = _CHAT_TOKEN.sub(lambda token: token.group() if is_name(token.group()) else "\n", text)
+    return _first_answer(_FENCE.sub("\n", text), is_name).strip()
+
+
+def _without_thinking(text: str, is_name: Callable[[str], object]) -> str:
+    kept: list[str] = []
+    position = depth = 0
+    for tag in _THINKING_TAG.finditer(text):
+        groups = tag.groupdict()
+        if is_name(next(groups[key] for key in groups if key.startswith("name") and groups[key])):
+            continue
+        if depth == 0:
+            kept.append(text[position : tag.start()])
+        if not any(groups[key] for key in groups if key.startswith("close")):
+            depth += 1
+        elif depth == 0:
+            kept.clear()  # the opening was in the prompt
+        else:
+            depth -= 1
+        position = tag.end()
+    if depth == 0:
+        kept.append(text[position:])
+    return "\n".join(kept)
+
+
+def _final_channel(text: str) -> str:
+    channels = list(_CHANNEL.finditer(text))
+    if not channels:
+        return _CHANNEL_REST.sub("", text)
+    finals = [channel for channel in channels if channel.group(1) == "final"]
+    return text[finals[0].end() :] if finals else ""
+
+
+def _first_answer(text: str, is_name: Callable[[str], object]) -> str:
+    turns = [turn for turn in _TURN.finditer(text) if not is_name(turn["role"])]
+    starts = [0, *(turn.start() for turn in turns)]
+    ends = [*(turn.start() for turn in turns), len(text)]
+    roles = ["assistant", *(turn["role"].lower() for turn in turns)]
+    for start, end, role in zip(starts, ends, roles, strict=True):
+        if role in _ANSWERING and text[start:end].strip():
+            return text[start:end]
+    return ""
+
+
+def plain_prose(text: str) -> str:
+    """Return ``text`` without mark-up, shortened in its middle where it is very long."""
+    if len(text) > _HEAD + _TAIL:
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+    text = _STRUCK_OUT.sub(" ", text)
+    if _TICKED.search(text):
+        text = _UNTICKED.sub("", text)
+    return _ESCAPED.sub("", _BOXED.sub(" ", text))
