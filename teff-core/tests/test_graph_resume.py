@@ -13,6 +13,7 @@ from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.node import make_function_node
 from teff.runtime import Limits
+from teff.state import DELETE, Append, Overwrite
 
 
 class Effects:
@@ -332,3 +333,18 @@ def test_usage_and_steps_are_kept_over_a_resume() -> None:
     graph = Flow().step(effects.node("a")).step(ask_name).step(effects.node("b")).compile()
     assert paused(graph, store).result.steps == 2
     assert run(graph, store, resume="Ada").steps >= 3
+
+
+def test_operators_of_a_recorded_call_keep_their_meaning_over_a_resume() -> None:
+    async def child(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        return {"log": Append(["child"]), "kept": Overwrite([1]), "old": DELETE}
+
+    async def parent(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        updates = await ctx.call("child", make_function_node(child), state)
+        await ctx.interrupt("go")
+        return dict(updates)
+
+    store = MemoryCheckpointer()
+    graph = Flow(reducers={"kept": "append"}).step(parent).compile()
+    paused(graph, store, {"log": ["start"], "kept": [0], "old": 1})
+    assert run(graph, store, resume="yes") == {"log": ["start", "child"], "kept": [1]}

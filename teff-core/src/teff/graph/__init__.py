@@ -3,6 +3,6 @@
 from teff.graph.check import Problem
 from teff.graph.edge import Edge
 from teff.graph.graph import Graph
-from teff.graph.running import RunOptions
+from teff.graph.options import RunOptions
 
 __all__ = ["Edge", "Graph", "Problem", "RunOptions"]

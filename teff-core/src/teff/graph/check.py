@@ -135,7 +135,8 @@ def _unreachable(graph: Graph) -> Iterator[Problem]:
         name = ahead.pop()
         if name not in reached:
             reached.add(name)
-            ahead += [*ways.get(name, ()), *graph.nodes[name].targets()]
+            commanded = [target for target in graph.nodes[name].targets() if target in graph.nodes]
+            ahead += [*ways.get(name, ()), *commanded]
     for name in graph.nodes:
         if name not in reached:
             yield Problem(

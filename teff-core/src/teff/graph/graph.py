@@ -10,8 +10,9 @@ from typing import Any, Self, Unpack
 from teff.graph.check import Problem, check_graph, check_models_and_tools
 from teff.graph.draw import draw_mermaid
 from teff.graph.edge import Edge
+from teff.graph.options import RunOptions
 from teff.graph.plan import Plan, make_plan
-from teff.graph.running import RunOptions, run_graph
+from teff.graph.running import run_graph
 from teff.node import Node
 from teff.provider import ProviderRegistry
 from teff.runtime import (

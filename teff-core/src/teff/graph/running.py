@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from teff.checkpoint import Checkpointer
-from teff.errors import ConfigError, GraphInterrupt, LimitReached, RunFinished
+from teff.errors import GraphInterrupt, LimitReached, RunFinished
 from teff.graph.hooks import hook_listener
 from teff.graph.loop import run_frame
+from teff.graph.options import RunOptions, check_options, model_defaults, tool_pool
 from teff.plugins import load_hooks
-from teff.provider import ProviderRegistry
 from teff.runtime import (
     ExecContext,
     Frame,
     Journal,
     Limits,
     LimitSignal,
-    Listener,
-    ModelDefaults,
     PauseSignal,
     Run,
     RunResult,
@@ -32,46 +29,15 @@ from teff.runtime import (
     tell_all,
 )
 from teff.runtime.journal import require_input
-from teff.state import Reducer, compile_reducers, freeze, thaw
-from teff.tool import FunctionTool, Tool
+from teff.state import compile_reducers, freeze, thaw
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
 
-__all__ = ["RunOptions", "run_graph", "run_nested"]
+__all__ = ["run_graph", "run_nested"]
 
 #: Reasons of a supervisor that ran into a bound: the run did not finish its work.
 _BOUNDS = frozenset({"max_rounds", "no_progress", "max_delegations"})
-
-
-class RunOptions(TypedDict, total=False):
-    """What `Graph.run` and `Graph.stream` take beside the state."""
-
-    #: Tools that nodes may name: `Tool` objects, or typed functions.
-    tools: Iterable[Tool | Callable[..., Any]]
-    #: Reducers by key; they win over those of the graph.
-    reducers: Mapping[str, Reducer]
-    #: Hears every event, before ``emit`` does; a `teff.trace.RunTracer` or any listener.
-    tracer: Listener
-    #: Hears every event; a plain or an async function.
-    emit: Listener
-    limits: Limits
-    #: ``"raise"``: reaching a limit raises `LimitReached` with the result.
-    on_limit: Literal["stop", "raise"]
-    #: The older name of ``Limits.max_steps``, counted for this call alone.
-    max_iterations: int
-    #: Seconds for each execution of a node; then it fails with ``TimeoutError``.
-    node_timeout: float
-    checkpointer: Checkpointer
-    #: The id of the run in the checkpointer.
-    checkpoint_id: str
-    #: Whose run it is; runs of different owners never meet.
-    owner: str
-    #: The answer to the one open question, or answers by key or id.
-    resume: Any
-    providers: ProviderRegistry | Mapping[str, Any]
-    default_provider: str
-    default_model: str
 
 
 @attrs.frozen(kw_only=True)
@@ -85,9 +51,8 @@ async def run_graph(
     graph: Graph, state: Mapping[str, Any] | None, options: RunOptions
 ) -> RunResult:
     """Run ``graph``; see `Graph.run`."""
-    _check_options(options)
+    check_options(options)
     journal = await _open(graph, options)
-    run: Run | None = None
     status: Status | Literal["running"] = "running"
     try:
         if journal is not None:
@@ -96,7 +61,7 @@ async def run_graph(
                 status = recorded.status
                 return recorded
         run = _make_run(graph, options, journal)
-        graph.check_run(run, _defaults(graph, options))
+        graph.check_run(run, model_defaults(graph, options))
         if journal is not None and not journal.signature:
             await journal.record_start(state or {}, graph.plan.signature)
         start = journal.input if journal is not None else state or {}
@@ -106,28 +71,18 @@ async def run_graph(
             start,
             entry=graph.plan.entry,
             reducers=compile_reducers({**graph.reducers, **options.get("reducers", {})}),
-            defaults=_defaults(graph, options),
+            defaults=model_defaults(graph, options),
         )
         await run.tell("run_start", {"run_id": run.id, "resumed": bool(run.steps)})
         outcome = await _drive(graph, frame)
         status = outcome.status
         return await _finish(frame, outcome, options)
+    except GraphInterrupt:
+        status = "paused"
+        raise
     finally:
         if journal is not None:
             await asyncio.shield(journal.close(status))
-
-
-def _check_options(options: RunOptions) -> None:
-    unknown = options.keys() - RunOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(sorted(RunOptions.__annotations__))
-        raise TypeError(f"run() takes no {', '.join(sorted(unknown))}; it takes {known}")
-    if options.get("checkpointer") is not None and not options.get("checkpoint_id"):
-        raise ConfigError("a run with a checkpointer needs a checkpoint_id to find it by.")
-    if options.get("checkpointer") is None and options.get("checkpoint_id"):
-        raise ConfigError("a checkpoint_id needs a checkpointer that holds the run.")
-    if "resume" in options and options.get("checkpointer") is None:
-        raise ConfigError("resume= needs the checkpointer that holds the paused run.")
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:
@@ -204,7 +159,7 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
         owner=options.get("owner", "default"),
         checkpoint_id=options.get("checkpoint_id"),
         limits=options.get("limits") or graph.limits,
-        tools=_tool_pool(options.get("tools", ())),
+        tools=tool_pool(options.get("tools", ())),
         emit=tell_all(listeners),
         hooks=hooks,
         journal=journal,
@@ -214,25 +169,6 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     if most is not None:
         run.max_steps = min(run.max_steps, run.steps + (Limits(max_steps=most).max_steps or 0))
     return run
-
-
-def _tool_pool(given: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
-    pool: dict[str, Tool] = {}
-    for tool in given:
-        made = tool if isinstance(tool, Tool) else FunctionTool(tool)
-        if made.name in pool:
-            raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")
-        pool[made.name] = made
-    return pool
-
-
-def _defaults(graph: Graph, options: RunOptions) -> ModelDefaults:
-    given = options.get("providers")
-    return ModelDefaults(
-        providers=None if given is None else ProviderRegistry.of(given),
-        provider=options.get("default_provider"),
-        model=options.get("default_model"),
-    ).filled_from(graph.defaults)
 
 
 async def _drive(graph: Graph, frame: Frame) -> _Outcome:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import attrs
 
 from teff.errors import ConfigError
 from teff.runtime import Command, ExecContext
-from teff.schema.options import structure_fields
+from teff.schema.options import missing_fields, structure_fields
 
 __all__ = ["Node", "options"]
 
@@ -55,18 +56,25 @@ class Node:
 
     if TYPE_CHECKING:
         # The first argument of every node, for type checkers: see `config` below.
-        config: MutableMapping[str, Any] | None = attrs.field(default=None, kw_only=False)
+        config: MutableMapping[str, Any] = attrs.field(factory=dict, kw_only=False)
 
     id: str | None = None
 
     def __init__(self, config: Mapping[str, Any] | None = None, **given: Any) -> None:
         merged = {**(config or {}), **given}
         if _declares_options(type(self)):
-            fields = structure_fields(type(self), merged, what=self._described(merged.get("id")))
-            self.__attrs_init__(**fields)  # type: ignore[attr-defined]  # made by attrs
+            self._set_options(merged)
         else:
             self.id = merged.get("id")
             self._config = merged
+
+    def _set_options(self, given: Mapping[str, Any]) -> None:
+        what = self._described(given.get("id"))
+        fields = structure_fields(type(self), given, what=what)
+        for name in missing_fields(type(self), fields):
+            raise ConfigError(f"{what}: the option {name!r} is missing.", path=name)
+        with _named_by(what):
+            self.__attrs_init__(**fields)  # type: ignore[attr-defined]  # made by attrs
 
     if not TYPE_CHECKING:
 
@@ -135,6 +143,17 @@ def _declares_options(cls: Any) -> bool:
     return any("__attrs_attrs__" in vars(base) for base in cls.__mro__[: cls.__mro__.index(Node)])
 
 
+@contextmanager
+def _named_by(what: str) -> Iterator[None]:
+    """Turn what a validator raises into an error that names the node and the option."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{what}: option {error.args[0] if error.args else error}.") from error
+
+
 class _OptionsView(MutableMapping[str, Any]):
     """The attrs fields of a node as a mapping."""
 
@@ -148,10 +167,15 @@ class _OptionsView(MutableMapping[str, Any]):
         return getattr(self._node, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        checked = structure_fields(
-            type(self._node), {name: value}, what=self._node._described(self._node.id)
-        )
-        setattr(self._node, name, checked[name])
+        node = self._node
+        what = node._described(node.id)
+        checked = structure_fields(type(node), {name: value}, what=what)
+        with _named_by(what):
+            setattr(node, name, checked[name])
+            # What a node prepares from its options is prepared anew.
+            prepare = getattr(node, "__attrs_post_init__", None)
+            if prepare is not None:
+                prepare()
 
     def __delitem__(self, name: str) -> None:
         raise ConfigError(f"option {name!r} cannot be removed; set it to another value.", path=name)

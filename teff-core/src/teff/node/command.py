@@ -11,7 +11,7 @@ from teff.conditions import Predicate, compile_condition, keys_of
 from teff.errors import ConfigError
 from teff.node.base import Node, options
 from teff.runtime import Command, ExecContext
-from teff.runtime.command import _Stop
+from teff.runtime.command import Stop
 
 __all__ = ["Command", "CommandNode", "Route"]
 
@@ -23,7 +23,7 @@ class Route(TypedDict):
     """Where to go, and when: ``goto`` is a node id, ``"STOP"`` or ``Command.STOP``."""
 
     when: str
-    goto: str | _Stop
+    goto: str | Stop
 
 
 @options
@@ -58,7 +58,7 @@ class CommandNode(Node):
     routes: Sequence[Route] = attrs.field(
         default=(), validator=lambda self, _, routes: self._compile_routes(routes)
     )
-    goto: str | _Stop | None = attrs.field(
+    goto: str | Stop | None = attrs.field(
         default=None, validator=lambda self, _, goto: self._read_goto(goto)
     )
     update: Mapping[str, Any] | None = None
@@ -92,7 +92,7 @@ class CommandNode(Node):
             for number, route in enumerate(routes)
         ]
 
-    def _read_goto(self, goto: str | _Stop | None) -> None:
+    def _read_goto(self, goto: str | Stop | None) -> None:
         self._otherwise = None if goto is None else self._target(goto, "goto")
 
     def _condition(self, condition: str, place: str) -> Predicate:
@@ -105,7 +105,7 @@ class CommandNode(Node):
                 hint=error.hint,
             ) from None
 
-    def _target(self, goto: str | _Stop, place: str) -> str | _Stop:
+    def _target(self, goto: str | Stop, place: str) -> str | Stop:
         if goto == "":
             raise ConfigError(
                 f"{self._described(self.id)}: {place} is empty; it names a node, or is 'STOP'.",

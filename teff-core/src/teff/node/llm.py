@@ -146,4 +146,3 @@ class LLM(ModelNode):
     def uses_tools(self) -> Iterable[str]:
         """Return the names of the tools that must be there."""
         return named_tools(self.use_tools)
-

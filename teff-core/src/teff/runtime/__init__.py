@@ -2,11 +2,12 @@
 
 from teff.runtime.channel import EventChannel
 from teff.runtime.command import Command
-from teff.runtime.context import ExecContext, Executable, Place, StepContext, read_result
+from teff.runtime.context import ExecContext, StepContext, read_result
 from teff.runtime.events import EventType, Listener, StreamEvent, tell_all
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.journal import Journal, open_journal
 from teff.runtime.limits import Limits
+from teff.runtime.place import Executable, Place
 from teff.runtime.question import Question, match_answers
 from teff.runtime.result import RunResult, Status
 from teff.runtime.run import Run, new_run_id

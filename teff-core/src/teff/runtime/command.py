@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final, final
 
 import attrs
 
-__all__ = ["STOP", "Command"]
+__all__ = ["STOP", "Command", "Stop"]
 
 
 @final
-class _Stop:
+class Stop:
     """The type of `Command.STOP`."""
 
     __slots__ = ()
@@ -23,7 +23,7 @@ class _Stop:
         return "STOP"
 
 
-STOP: Final = _Stop()
+STOP: Final = Stop()
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class Command:
     Command.STOP
     """
 
-    STOP: ClassVar[_Stop] = STOP
+    STOP: ClassVar[Stop] = STOP
 
     update: Mapping[str, Any] | None = None
-    goto: str | _Stop | None = None
+    goto: str | Stop | None = None

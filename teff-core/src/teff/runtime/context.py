@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from teff.errors import ConfigError, GraphInterrupt, StateError, WorkflowError, suggest
 from teff.plugins.builtin import part
@@ -13,10 +13,11 @@ from teff.runtime.command import Command
 from teff.runtime.events import EventType, Listener
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.limits import Limits
+from teff.runtime.place import Executable, Place
 from teff.runtime.question import Question
 from teff.runtime.run import Run
 from teff.runtime.signals import PauseSignal
-from teff.state import freeze, rebound_keys
+from teff.state import freeze, freeze_update, plain_update, read_update, rebound_keys
 
 if TYPE_CHECKING:
     from teff.checkpoint import Checkpointer
@@ -24,42 +25,10 @@ if TYPE_CHECKING:
     from teff.provider import ChatReply, ProviderRegistry
     from teff.tool import Tool
 
-__all__ = ["ExecContext", "Executable", "Place", "StepContext", "read_result"]
+__all__ = ["ExecContext", "StepContext", "read_result"]
 
 _T = TypeVar("_T")
 _MISSING: Any = object()
-
-
-class Executable(Protocol):
-    """What runs as a node: `teff.node.Node` and whatever behaves like it."""
-
-    type: Any
-
-    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
-        """Change the state: return an update, the given dict, a `Command` or None."""
-        ...
-
-
-class Place:
-    """Where a node stands in a graph: its id, its type, and its part of a path."""
-
-    __slots__ = ("id", "segment", "type")
-
-    def __init__(self, id: str, type: str) -> None:
-        self.id = id
-        self.type = type
-        self.segment = path_segment(id)
-
-
-def path_segment(id: str) -> str:
-    """Return the form of a node id in paths: itself, but where it could be read as a visit.
-
-    >>> path_segment("plan"), path_segment("ag/tool"), path_segment("task/7")
-    ('plan', 'ag/tool', 'task%2F7')
-    """
-    if "%" in id or any(part.isdigit() for part in id.split("/")[1:]):
-        return id.replace("%", "%25").replace("/", "%2F")
-    return id
 
 
 class ExecContext:
@@ -292,12 +261,11 @@ class ExecContext:
         path = self._claim(key)
         journal = self.run.journal
         if journal is not None and path in journal.values:
-            recorded: Mapping[str, Any] = journal.values[path]
-            return recorded
+            return read_update(journal.values[path])
         child = self._child(path, Place(node_id or key, str(node.type)), state)
         updates = await self._run_child(child, node)
         if journal is not None:
-            await journal.record_value(path, updates)
+            await journal.record_value(path, plain_update(updates))
         return updates
 
     def _child(self, path: str, place: Place, state: Mapping[str, Any]) -> StepContext:
@@ -325,7 +293,7 @@ class ExecContext:
         if child.paused:
             raise PauseSignal
         updates, _ = read_result(result, child, given, {})
-        frozen = freeze(dict(updates))
+        frozen = freeze_update(updates)
         await child.emit(
             "node_end", {"duration_ms": milliseconds_since(started), "keys": list(frozen)}
         )

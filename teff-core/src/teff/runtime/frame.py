@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from teff.runtime.run import Run
-from teff.state import Reducers, freeze, merge_into
+from teff.state import Reducers, freeze, merge_into, read_update
 
 if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
@@ -86,7 +86,7 @@ class Frame:
         for step in steps:
             node = step["node"]
             self.visits[node] = self.visits.get(node, 0) + 1
-            merge_into(self.state, step["updates"], self.reducers)
+            merge_into(self.state, read_update(step["updates"]), self.reducers)
             self.position = step["next"]
             if step["reason"] is not None:
                 self.reason = step["reason"]

@@ -13,7 +13,7 @@ from typing import Any
 from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
 from teff.errors import CheckpointError, GraphChanged
 from teff.runtime.question import Question
-from teff.state import freeze
+from teff.state import freeze, plain_update
 
 __all__ = ["Journal", "open_journal"]
 
@@ -23,8 +23,8 @@ class Journal:
 
     Attributes:
         input: the frozen state that the run was started with.
-        steps: by frame path, the data of its committed steps: ``node``, ``updates``, ``next``,
-            ``reason``.
+        steps: by frame path, the data of its committed steps: ``node``, ``updates`` (as
+            `teff.state.plain_update` gives them), ``next``, ``reason``.
         values: by path, the results of recorded calls.
         answers: by question id.
         questions: what was open when the run paused last and is not answered.
@@ -87,7 +87,13 @@ class Journal:
         await self._write(
             "step",
             path,
-            {"node": node, "updates": updates, "next": next, "reason": reason, "times": times},
+            {
+                "node": node,
+                "updates": plain_update(updates),
+                "next": next,
+                "reason": reason,
+                "times": times,
+            },
         )
 
     async def record_value(self, path: str, value: Any) -> None:

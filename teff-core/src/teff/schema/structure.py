@@ -6,6 +6,7 @@ two items); the hooks here take only what is meant, and every refusal says where
 
 from __future__ import annotations
 
+import collections.abc
 import enum
 import functools
 import json
@@ -305,16 +306,12 @@ class _Hooks:
     def read_instance(self, value: Any, expected: Any) -> Any:
         """Let through what is an instance, a function or a class already."""
         origin = typing.get_origin(expected) or expected
-        if expected is Callable or (isinstance(origin, type) and origin.__name__ == "Callable"):
+        if origin in (Callable, collections.abc.Callable):
             fits = callable(value)
         elif origin is type:
             fits = isinstance(value, type)
-        elif getattr(origin, "_is_protocol", False) and not getattr(
-            origin, "_is_runtime_protocol", False
-        ):
-            fits = not isinstance(value, str | int | float | list | Mapping | type(None))
         elif isinstance(origin, type):
-            fits = isinstance(value, origin)
+            fits = _is_instance(value, origin)
         else:
             raise ConfigError(f"values cannot be read into the type {expected!r}")
         if not fits:
@@ -347,7 +344,15 @@ def _is_naturally(value: Any, member: Any) -> bool:
         return isinstance(value, Mapping)
     if is_class_with_fields(bare):
         return isinstance(value, bare | Mapping)
-    return isinstance(bare, type) and isinstance(value, bare)
+    return isinstance(bare, type) and _is_instance(value, bare)
+
+
+def _is_instance(value: Any, expected: type) -> bool:
+    is_protocol = getattr(expected, "_is_protocol", False)
+    if is_protocol and not getattr(expected, "_is_runtime_protocol", False):
+        # It cannot be checked; but what YAML gives for a misspelt option is no such object.
+        return not isinstance(value, str | int | float | list | Mapping | None)
+    return isinstance(value, expected)
 
 
 def _class_problems(error: Any, fields: Mapping[str, Field]) -> list[Problem]:

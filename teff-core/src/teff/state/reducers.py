@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import typing
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
@@ -13,8 +14,11 @@ from teff.state.operators import DELETE, Append, Overwrite
 __all__ = [
     "Reducer",
     "compile_reducers",
+    "freeze_update",
     "merge",
     "merge_into",
+    "plain_update",
+    "read_update",
     "rebound_keys",
     "reducers_from_schema",
 ]
@@ -116,6 +120,44 @@ def merge_into(
         state.pop(key, None)
 
 
+def freeze_update(update: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an update whose values are frozen, operators kept as what they are."""
+    return read_update(plain_update(update))
+
+
+def plain_update(update: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an update as plain data, for the journal: its values, and which operator each had.
+
+    >>> plain_update({"log": Append([1]), "old": DELETE, "n": 2})
+    {'values': {'log': [1], 'old': None, 'n': 2}, 'operators': {'log': 'append', 'old': 'delete'}}
+    """
+    values: dict[str, Any] = {}
+    operators: dict[str, str] = {}
+    for key, value in update.items():
+        if value is DELETE:
+            values[key], operators[key] = None, "delete"
+        elif isinstance(value, Overwrite):
+            values[key], operators[key] = freeze(value.value), "overwrite"
+        else:
+            values[key] = freeze(value)
+            if isinstance(value, Append):
+                operators[key] = "append"
+    return {"values": values, "operators": operators}
+
+
+def read_update(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what `plain_update` gave."""
+    update = dict(plain["values"])
+    for key, operator in plain["operators"].items():
+        if operator == "delete":
+            update[key] = DELETE
+        elif operator == "overwrite":
+            update[key] = Overwrite(update[key])
+        else:
+            update[key] = Append(update[key])
+    return update
+
+
 def merge(
     state: Mapping[str, Any],
     update: Mapping[str, Any],
@@ -162,7 +204,7 @@ def reducers_from_schema(schema: object) -> dict[str, Reducer]:
     reducer's name. Keys without a reducer are left out.
 
     Raises:
-        ConfigError: an annotation that cannot be resolved.
+        ConfigError: an annotation that cannot be resolved, or a misspelt name of a reducer.
     """
     if schema is None:
         return {}
@@ -180,9 +222,20 @@ def reducers_from_schema(schema: object) -> dict[str, Reducer]:
         while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
             (hint,) = typing.get_args(hint)
         for extra in getattr(hint, "__metadata__", ()):
-            if callable(extra) or (isinstance(extra, str) and extra in NAMED):
+            if callable(extra) or (isinstance(extra, str) and _names_reducer(extra, key)):
                 found[key] = extra
     return found
+
+
+def _names_reducer(text: str, key: str) -> bool:
+    """Say whether a text beside a type is a reducer's name; other texts describe the key."""
+    if text not in NAMED and difflib.get_close_matches(text, NAMED, cutoff=0.8):
+        raise ConfigError(
+            f"unknown reducer {text!r} for state key {key!r}.",
+            path=key,
+            hint=suggest(text, NAMED).strip(),
+        )
+    return text in NAMED
 
 
 def _reducers_from_mapping(schema: Mapping[str, Any]) -> dict[str, Reducer]:

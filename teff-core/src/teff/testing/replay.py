@@ -3,19 +3,22 @@
 It runs in the event loop of the test, sends exactly the bytes it is given, cut where the test wants
 them cut, and records what was asked::
 
-    async with ReplayServer(json_answer({"choices": []})) as server:
+    async def ask(server: ReplayServer) -> ChatReply:
         provider = OpenAIProvider(base_url=server.url)
-        ...
-    assert server.requests[0].json()["model"] == "m"
+        reply = await provider.chat(request)
+        assert server.requests[0].json()["model"] == "m"
+        return reply
+
+    reply = run_with_server(ask, json_answer({"choices": [...]}))
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import attrs
 
@@ -25,8 +28,11 @@ __all__ = [
     "ReplayServer",
     "cut_at",
     "json_answer",
+    "run_with_server",
     "stream_answer",
 ]
+
+Result = TypeVar("Result")
 
 
 @attrs.frozen(kw_only=True)
@@ -194,3 +200,15 @@ async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
     headers = {name.lower(): value.strip() for name, _, value in pairs}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return ReceivedRequest(method=method, path=path, headers=headers, body=body)
+
+
+def run_with_server(
+    test: Callable[[ReplayServer], Awaitable[Result]], *answers: Answer | bytes
+) -> Result:
+    """Run a coroutine function with a server, in an event loop of its own; return its result."""
+
+    async def main() -> Result:
+        async with ReplayServer(*answers) as server:
+            return await test(server)
+
+    return asyncio.run(main())

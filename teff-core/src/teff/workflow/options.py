@@ -24,9 +24,7 @@ Fields = Mapping[str, Any]
 _NUMBERS = (int, float, Any, object)
 
 
-def fields_of(
-    *sources: type | Callable[..., Any], without: Collection[str] = ()
-) -> dict[str, Any]:
+def fields_of(*sources: type | Callable[..., Any], without: Collection[str] = ()) -> dict[str, Any]:
     """Return the options that classes declare as fields, and functions as named parameters."""
     fields: dict[str, Any] = {}
     for source in sources:

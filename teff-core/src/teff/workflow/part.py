@@ -57,9 +57,9 @@ class Part:
         path = f"{self.path}.{key}" if self.path else key
         return self._inner(self.written.entries[key], self.written.keys[key], path)
 
-    def get(self, key: str) -> Part | None:
+    def find(self, key: str) -> Part | None:
         """Return what a mapping holds under ``key``, or None."""
-        return self[key] if key in self else None
+        return self[key] if key in self.written.entries else None
 
     def entries(self) -> dict[str, Part]:
         """Return what a mapping holds, by key.
@@ -133,6 +133,27 @@ class Part:
             hint=self.environment.hide(hint),
         )
 
+    def without(self, keys: Iterable[str]) -> Part:
+        """Return the mapping with some of its keys left out."""
+        left_out = set(keys)
+        written = attrs.evolve(
+            self.written,
+            value={key: item for key, item in self.value.items() if key not in left_out},
+            entries={
+                key: item for key, item in self.written.entries.items() if key not in left_out
+            },
+        )
+        return attrs.evolve(self, written=written)
+
+    def unplaced(self, error: ConfigError) -> ConfigError:
+        """Return ``error`` with the name of the file, where no better place is known."""
+        return ConfigError(
+            self.environment.hide(error.message),
+            path=error.path,
+            file=self.file,
+            hint=self.environment.hide(error.hint),
+        )
+
     def located(self, error: ConfigError) -> ConfigError:
         """Return ``error`` with the place of what its ``path`` names inside of this part."""
         if error.line is not None:
@@ -175,5 +196,3 @@ class Part:
 
     def _kind(self) -> str:
         return "empty" if self.written.is_missing else describe_value(self.value)
-
-

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 __all__ = ["answer_text", "plain_prose"]
 
-_THINKING = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis|rationale"
+_THINKING = (
+    "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis|rationale"
+)
 _THINKING_TAG = re.compile(
     rf"<(?P<close>/)?(?P<name>{_THINKING})\s?>"
     r"|\[(?P<close2>/)?(?P<name2>THINK)\]"

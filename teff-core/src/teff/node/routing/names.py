@@ -21,7 +21,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
     "|[\U000e0000-\U000e01ef]"
 )
-_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc\u00b4`", "'''''")
+_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc", "'''")
 _SEPARATORS = re.compile(r"[\s_\-]+")
 
 # Scripts that put no space between words.

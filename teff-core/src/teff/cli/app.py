@@ -1,0 +1,111 @@
+"""The command ``teff``: its sub-commands are imported when they are called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+import click
+
+from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, WRONG_USE
+from teff.cli.messages import show_error
+from teff.errors import TeffError, suggest
+
+__all__ = ["app", "run_app"]
+
+
+class _Entry(NamedTuple):
+    module: str
+    help: str
+
+
+#: Every command, with what the help says of it, so that showing the help imports none of them.
+_COMMANDS = {
+    "run": _Entry("teff.cli.run", "Run a workflow."),
+    "check": _Entry("teff.cli.check", "Say what is wrong with a workflow, without running it."),
+    "graph": _Entry("teff.cli.graph", "Draw a workflow as a Mermaid flowchart."),
+    "plugins": _Entry("teff.cli.plugins", "List what is installed, without loading it."),
+    "version": _Entry("teff.cli.version", "Print the version."),
+}
+
+
+class _Commands(click.Group):
+    """A group whose commands live in modules of their own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        return cast("click.Command", import_module(_COMMANDS[cmd_name].module).command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in _COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `teff -f flow.yaml` is `teff run -f flow.yaml`.
+        if args and args[0].split("=")[0] in ("-f", "--file"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}.{suggest(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def app() -> None:
+    """Run workflows and agents that are written in YAML.
+
+    `teff -f FILE` is short for `teff run -f FILE`.
+    """
+
+
+def run_app(argv: Sequence[str] | None) -> int:
+    """Run a command, and turn everything that can go wrong into one message and an exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code: Any = app.main(
+            args=arguments, prog_name="teff", standalone_mode=False, obj=argv is None
+        )
+        sys.stdout.flush()
+    except click.ClickException as error:
+        show_error(_usage(error))
+        return WRONG_USE
+    except (KeyboardInterrupt, click.Abort):
+        show_error("interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        leave_pipe()
+        return FAILED
+    except TeffError as error:
+        show_error(str(error))
+        return WRONG_USE
+    return code if isinstance(code, int) else FINISHED
+
+
+def leave_pipe() -> None:
+    """Let what is still buffered go nowhere: whoever read the output has gone."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
+
+
+def _usage(error: click.ClickException) -> str:
+    message = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message = f"{error.ctx.command_path}: {message[:1].lower()}{message[1:]}"
+        if not message.endswith(("?", ")")):
+            message = f"{message.rstrip('.')}. See: {error.ctx.command_path} --help"
+    return message

@@ -1,0 +1,35 @@
+"""Messages for people, on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import click
+
+__all__ = ["in_color", "say", "show_error", "show_warning"]
+
+
+def in_color(text: str, **style: Any) -> str:
+    """Return ``text`` with a style that `say` and ``click.echo`` take off where there is none.
+
+    ``NO_COLOR`` (https://no-color.org) takes off every style, also in a terminal.
+    """
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def say(text: str = "", *, newline: bool = True) -> None:
+    """Write a line of progress to standard error; without effect where nobody reads it."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(text, err=True, nl=newline)
+
+
+def show_error(message: str) -> None:
+    """Say why a command cannot go on."""
+    say(f"{in_color('error:', fg='red', bold=True)} {message}")
+
+
+def show_warning(message: str) -> None:
+    """Say what looks wrong, and does not keep a command from going on."""
+    say(f"{in_color('warning:', fg='yellow', bold=True)} {message}")

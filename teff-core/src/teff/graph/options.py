@@ -1,0 +1,92 @@
+"""What a run takes beside its state, and what the engine makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from teff.checkpoint import Checkpointer
+from teff.errors import ConfigError
+from teff.provider import ProviderRegistry
+from teff.runtime import Limits, Listener, ModelDefaults
+from teff.state import Reducer
+from teff.tool import FunctionTool, Tool
+
+if TYPE_CHECKING:
+    from teff.graph.graph import Graph
+
+__all__ = ["RunOptions", "check_options", "model_defaults", "tool_pool"]
+
+
+class RunOptions(TypedDict, total=False):
+    """What `Graph.run` and `Graph.stream` take beside the state."""
+
+    #: Tools that nodes may name: `Tool` objects, or typed functions.
+    tools: Iterable[Tool | Callable[..., Any]]
+    #: Reducers by key; they win over those of the graph.
+    reducers: Mapping[str, Reducer]
+    #: Hears every event, before ``emit`` does; a `teff.trace.RunTracer` or any listener.
+    tracer: Listener
+    #: Hears every event; a plain or an async function.
+    emit: Listener
+    limits: Limits
+    #: ``"raise"``: reaching a limit raises `LimitReached` with the result.
+    on_limit: Literal["stop", "raise"]
+    #: The older name of ``Limits.max_steps``, counted for this call alone.
+    max_iterations: int
+    #: Seconds for each execution of a node; then it fails with ``TimeoutError``.
+    node_timeout: float
+    checkpointer: Checkpointer
+    #: The id of the run in the checkpointer.
+    checkpoint_id: str
+    #: Whose run it is; runs of different owners never meet.
+    owner: str
+    #: The answer to the one open question, or answers by key or id.
+    resume: Any
+    providers: ProviderRegistry | Mapping[str, Any]
+    default_provider: str
+    default_model: str
+
+
+def check_options(options: RunOptions) -> None:
+    """Refuse an unknown option, and half of what a stored run needs.
+
+    Raises:
+        TypeError: an unknown option.
+        ConfigError: a checkpointer without an id, or an id or answers without a checkpointer.
+    """
+    unknown = options.keys() - RunOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(RunOptions.__annotations__))
+        raise TypeError(f"run() takes no {', '.join(sorted(unknown))}; it takes {known}")
+    if options.get("checkpointer") is not None and not options.get("checkpoint_id"):
+        raise ConfigError("a run with a checkpointer needs a checkpoint_id to find it by.")
+    if options.get("checkpointer") is None and options.get("checkpoint_id"):
+        raise ConfigError("a checkpoint_id needs a checkpointer that holds the run.")
+    if "resume" in options and options.get("checkpointer") is None:
+        raise ConfigError("resume= needs the checkpointer that holds the paused run.")
+
+
+def tool_pool(given: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+    """Return the tools of a run by name; typed functions are made into tools.
+
+    Raises:
+        ConfigError: two of them have one name.
+    """
+    pool: dict[str, Tool] = {}
+    for tool in given:
+        made = tool if isinstance(tool, Tool) else FunctionTool(tool)
+        if made.name in pool:
+            raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")
+        pool[made.name] = made
+    return pool
+
+
+def model_defaults(graph: Graph, options: RunOptions) -> ModelDefaults:
+    """Return the providers and defaults of a run: its own, and else those of the graph."""
+    given = options.get("providers")
+    return ModelDefaults(
+        providers=None if given is None else ProviderRegistry.of(given),
+        provider=options.get("default_provider"),
+        model=options.get("default_model"),
+    ).filled_from(graph.defaults)

@@ -1,0 +1,110 @@
+"""The idioms that are one node, and may stand anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from teff.errors import ConfigError, TeffError
+from teff.flow import agent_step
+from teff.node import (
+    LLM,
+    AppendAssistant,
+    CommandNode,
+    ContextBuilder,
+    Interrupt,
+    Node,
+    ReActAgent,
+    ToolExec,
+    Transform,
+    default_registry,
+)
+from teff.plugins import catalogue
+from teff.workflow.options import as_written, fields_of
+from teff.workflow.part import Part
+from teff.workflow.references import References
+
+__all__ = ["AGENT_STEP", "NODES", "TOOL_LOOP", "NodeMaker", "described"]
+
+#: Makes a node from the options of an idiom.
+NodeMaker: TypeAlias = Callable[[Part, References], Node]
+
+#: The options of both nodes of a tool loop.
+TOOL_LOOP = fields_of(ToolExec, ReActAgent)
+
+#: The options of an agent with a conversation of its own.
+AGENT_STEP = {
+    **{name: hint for name, hint in TOOL_LOOP.items() if name != "input_key"},
+    **fields_of(agent_step, without=["config"]),
+}
+
+
+def described(part: Part) -> str:
+    """Return how messages call a step: its idiom, with its id where it has one.
+
+    The part is that of the options, so that the last word of its path is the idiom.
+    """
+    idiom = part.path.rpartition(".")[2]
+    given = part.find("id")
+    return idiom if given is None else f"{idiom} {given.text()!r}"
+
+
+def _of(cls: type[Node]) -> NodeMaker:
+    """Return how a node of a built-in type is made."""
+    fields = fields_of(cls)
+
+    def make(part: Part, references: References) -> Node:
+        return cls(**references.read(part, fields, what=described(part)))
+
+    return make
+
+
+def _agent_step(part: Part, references: References) -> Node:
+    what = described(part)
+    options = references.read(part, AGENT_STEP, what=what)
+    if not options.get("output_key"):
+        raise part.error(f"{what}: the option 'output_key' is missing; it names a state key.")
+    return agent_step(options.pop("system", ""), **options)
+
+
+def _type(part: Part, references: References) -> Node:
+    """Make a node of any type, also one that a plugin brings."""
+    part.check_keys(["type", "config", "id"], what="type")
+    if "type" not in part:
+        raise part.error("type: the key 'type' is missing; it names the type of the node.")
+    type_part, config = part["type"], part.find("config")
+    name = type_part.text()
+    options: dict[str, Any] = {}
+    if config is not None:
+        config.entries()
+        options = as_written(config.written, _class_of(name))
+        references.note(config, options)
+    if "id" in part:
+        options["id"] = part["id"].text()
+    try:
+        return default_registry.create(name, options)
+    except ConfigError as error:
+        raise (config if error.path and config is not None else type_part).located(error) from None
+
+
+def _class_of(name: str) -> Any:
+    """Return the class of a node type, to see the types of its options; else Any."""
+    try:
+        found = catalogue().load("teff.nodes", name)
+    except TeffError:  # registered in code; or not there, which making the node will say
+        return Any
+    return found if isinstance(found, type) else Any
+
+
+#: Idioms by name.
+NODES: Mapping[str, NodeMaker] = {
+    "agent_step": _agent_step,
+    "append_assistant": _of(AppendAssistant),
+    "command": _of(CommandNode),
+    "context_builder": _of(ContextBuilder),
+    "interrupt": _of(Interrupt),
+    "llm": _of(LLM),
+    "route": _of(CommandNode),
+    "transform": _of(Transform),
+    "type": _type,
+}

@@ -1,0 +1,156 @@
+"""The idioms that are a piece of a flow: agents with their tools, branches, routes and teams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from teff.flow import AgentRole, Case, Flow
+from teff.node import Node, Supervisor
+from teff.workflow.nodes import AGENT_STEP, TOOL_LOOP, described
+from teff.workflow.options import Fields, fields_of
+from teff.workflow.part import Part
+
+if TYPE_CHECKING:
+    from teff.workflow.steps import Steps
+
+__all__ = ["PIECES", "PieceMaker"]
+
+#: Adds to a flow what an idiom stands for.
+PieceMaker: TypeAlias = "Callable[[Flow, Part, Steps], object]"
+
+_SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str}
+_LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
+_ROLE = {
+    **{name: hint for name, hint in AGENT_STEP.items() if name != "id"},
+    "tools": AGENT_STEP["use_tools"],
+}
+
+
+def _agent(flow: Flow, part: Part, steps: Steps) -> None:
+    options = steps.references.read(part, TOOL_LOOP, what=described(part))
+    flow.harness(**options)
+
+
+def _branch(flow: Flow, part: Part, steps: Steps) -> None:
+    part.check_keys(["key", "cases", "default", "converge"], what="branch")
+    cases = []
+    for case in _required(part, "cases").elements():
+        case.check_keys(["value", "steps"], what="a case of branch")
+        made = Case(_case_value(_required(case, "value")))
+        for node in steps.chain(_required(case, "steps")):
+            made.add(node)
+        cases.append(made)
+    key, default = _required(part, "key").text(), _chain_or_none(part.find("default"), steps)
+    flow.branch(key, *cases, default=default)
+    if "converge" in part:
+        for node in steps.chain(part["converge"]):
+            flow.converge(node)
+
+
+def _case_value(part: Part) -> object:
+    """Return the value of a case; a number as it is written, so that 1.10 is not 1.1."""
+    if isinstance(part.value, list | dict):
+        raise part.error("the value of a case must be text, a number, or true or false.")
+    return part.text() if isinstance(part.value, float) else part.value
+
+
+def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
+    """Add a supervisor; with a mapping of agents, also the ways there and back."""
+    wired = {name: part[name] for name in ("agents", "finish") if _holds_steps(part, name)}
+    options = _read_but(part, _SUPERVISOR, wired, steps)
+    for short, name in (("key", "output_key"), ("fallback", "fallback_agent")):
+        if short in options:
+            if name in options:
+                raise part[short].error(f"give {short!r} or {name!r}, not both.")
+            options[name] = options.pop(short)
+    chains = {name: steps.chain(part) for name, part in _entries(wired.get("agents")).items()}
+    finish = _chain_or_none(wired.get("finish"), steps)
+    if chains:
+        options["agents"] = list(chains)
+    node = Supervisor(**options)
+    steps.references.nodes.append((node, part))
+    flow.step(node)
+    if chains:
+        flow.route(node.output_key, agents=chains, finish=finish)
+    elif finish is not None:
+        raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
+
+
+def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
+    part.check_keys(["key", "agents", "finish"], what="supervise")
+    agents = _required(part, "agents").entries()
+    flow.route(
+        part["key"].text() if "key" in part else "next_agent",
+        agents={name: steps.chain(agent) for name, agent in agents.items()},
+        finish=_chain_or_none(part.find("finish"), steps),
+    )
+
+
+def _team(flow: Flow, part: Part, steps: Steps) -> None:
+    """Add a team; what its leader is told may stand under ``leader`` or beside it."""
+    what = described(part)
+    wired = {name: part[name] for name in ("leader", "roles", "finish") if name in part}
+    options = _read_but(part, {**_LEADER, "id": str}, wired, steps)
+    leader = wired.get("leader")
+    if leader is not None:
+        told = steps.references.read(leader, _LEADER, what=f"{what}: leader")
+        for name in told:
+            if name in options:
+                raise part[name].error(f"{what}: {name!r} stands here and under 'leader'.")
+        options |= told
+    roles = {
+        name: _role(name, role, steps) for name, role in _required(part, "roles").entries().items()
+    }
+    flow.team(
+        options.pop("system", ""),
+        roles=roles,
+        finish=_chain_or_none(wired.get("finish"), steps),
+        **options,
+    )
+
+
+def _role(name: str, part: Part, steps: Steps) -> AgentRole | list[Node]:
+    if isinstance(part.value, list):
+        return steps.chain(part)
+    options = steps.references.read(part, _ROLE, what=f"role {name!r}")
+    with part.errors_here():
+        return AgentRole.from_mapping(options, name=name)
+
+
+def _holds_steps(part: Part, name: str) -> bool:
+    """Whether ``agents`` or ``finish`` of a supervisor holds steps, not names."""
+    kind = dict if name == "agents" else list
+    return name in part and isinstance(part[name].value, kind)
+
+
+def _entries(part: Part | None) -> dict[str, Part]:
+    return {} if part is None else part.entries()
+
+
+def _chain_or_none(part: Part | None, steps: Steps) -> list[Node] | None:
+    return None if part is None else steps.chain(part)
+
+
+def _read_but(
+    part: Part, fields: Fields, others: Mapping[str, Part], steps: Steps
+) -> dict[str, Any]:
+    """Read the options of a mapping in which other things stand too."""
+    part.check_keys([*fields, *others], what=described(part))
+    return steps.references.read(part.without(others), fields, what=described(part))
+
+
+def _required(part: Part, key: str) -> Part:
+    if key not in part.entries():
+        raise part.error(f"{described(part)}: the key {key!r} is missing.")
+    return part[key]
+
+
+#: Idioms by name.
+PIECES: Mapping[str, PieceMaker] = {
+    "agent": _agent,
+    "branch": _branch,
+    "supervise": _supervise,
+    "supervisor": _supervisor,
+    "team": _team,
+}

@@ -1,0 +1,101 @@
+"""What the steps of a file name, and where: providers, tools, nodes, and nodes to go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from teff.errors import ConfigError, TeffError
+from teff.graph import Graph
+from teff.node import Node
+from teff.provider import ProviderRegistry
+from teff.tool import Tool, default_tool_registry
+from teff.workflow.options import Fields, read_options
+from teff.workflow.part import Part
+
+__all__ = ["References"]
+
+#: Words that stand for tools, and are no names.
+_TOOL_WORDS = ("all", "*")
+
+
+@attrs.define
+class References:
+    """Collected while a file is read, to check names and to give findings a place."""
+
+    providers: list[tuple[str, Part]] = attrs.field(factory=list)
+    tools: list[tuple[str, Part]] = attrs.field(factory=list)
+    targets: list[tuple[str, Part]] = attrs.field(factory=list)
+    #: The nodes that idioms made, and where.
+    nodes: list[tuple[Node, Part]] = attrs.field(factory=list)
+
+    def read(self, part: Part, fields: Fields, *, what: str) -> dict[str, Any]:
+        """Read the options of a step, and remember what they name; see `read_options`.
+
+        Raises:
+            ConfigError: an unknown option, a missing value, or one of a wrong type.
+        """
+        options = read_options(part, fields, what=what)
+        self.note(part, options)
+        return options
+
+    def note_default(self, part: Part) -> None:
+        """Remember the default provider, where the file names it."""
+        self.providers.append((part.text(), part))
+
+    def note(self, part: Part, options: Mapping[str, Any]) -> None:
+        """Remember the providers, tools and targets that options name."""
+        if options.get("provider"):
+            self.providers.append((options["provider"], part["provider"]))
+        for key in ("use_tools", "tools"):
+            if key in options and key in part:
+                self.tools += _names(part[key])
+        if "goto" in part and isinstance(options.get("goto"), str):
+            self.targets.append((options["goto"], part["goto"]))
+        for route in part["routes"].elements() if "routes" in part else ():
+            self.targets.append((route["goto"].text(), route["goto"]))
+
+    def problems(
+        self, providers: ProviderRegistry, tools: Mapping[str, Tool]
+    ) -> Iterator[ConfigError]:
+        """Give an error, with its place, for each provider and tool that is not there."""
+        for name, part in self.providers:
+            yield from _problem(part, providers.check, name)
+        for name, part in self.tools:
+            if name not in tools:
+                yield from _problem(part, default_tool_registry.check, name)
+
+    def located(self, error: ConfigError, whole: Part, graph: Graph | None = None) -> ConfigError:
+        """Give an error about a node the place of the step that made it, or of what it names."""
+        part = self.part_of(error.path, graph)
+        if part is None:
+            named = (*self.targets, *self.providers, *self.tools)
+            part = next((part for name, part in named if repr(name) in error.message), None)
+        return whole.unplaced(error) if part is None else part.error(error.message, error.hint)
+
+    def part_of(self, node_id: str, graph: Graph | None = None) -> Part | None:
+        """Return the step that made the node with this id, where that is known."""
+        node = graph.nodes.get(node_id) if graph is not None else None
+        for made, part in self.nodes:
+            if made is node or (made.id is not None and made.id == node_id):
+                return part
+        return None
+
+
+def _names(part: Part) -> list[tuple[str, Part]]:
+    if isinstance(part.value, str):
+        parts = [part]
+    else:
+        parts = part.elements() if isinstance(part.value, list) else []
+    return [(item.text(), item) for item in parts if item.value not in _TOOL_WORDS]
+
+
+def _problem(part: Part, check: Callable[[str], object], name: str) -> Iterator[ConfigError]:
+    try:
+        check(name)
+    except ConfigError as error:
+        yield part.error(error.message, error.hint)
+    except TeffError as error:  # a plugin that cannot be loaded, or a name that two of them offer
+        yield part.error(str(error))
