@@ -60,7 +60,8 @@ def test_a_key_goes_only_to_whom_it_belongs(monkeypatch: pytest.MonkeyPatch) -> 
     assert authorization(monkeypatch, api_key=lambda: CANARY) == f"Bearer {CANARY}"
     bare = {"api_key_env": "MY_KEY", "auth_header": "api-key", "auth_prefix": ""}
     assert authorization(monkeypatch, **bare) == CANARY
-    assert OpenAIProvider()._key() == "sk-of-openai-itself"
+    headers = OpenAIProvider()._call(REQUEST)["headers"]
+    assert headers == {"Authorization": "Bearer sk-of-openai-itself"}
 
 
 def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

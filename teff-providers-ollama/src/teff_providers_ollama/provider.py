@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -11,7 +11,7 @@ import attrs
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.failures import add_hint
 from teff.provider.http import HttpClient, StreamedReply, join_url
-from teff.provider.keys import check_base_url, public_url, read_key
+from teff.provider.keys import check_base_url, check_key_source, find_key, public_url
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import NdjsonParser
@@ -42,6 +42,8 @@ class OllamaProvider:
         chat_path: what is posted to, under ``base_url``.
         api_key_env: the environment variable that holds a key, for servers behind a gate and
             Ollama's cloud; "" is no key.
+        api_key: a function that returns the key, called before each request; instead of
+            ``api_key_env``.
         auth_header: the header that carries the key.
         auth_prefix: what stands before the key in it.
         timeout: seconds for a whole call, and in a stream for each event, where the request sets
@@ -54,13 +56,14 @@ class OllamaProvider:
             it answers. None leaves it to the server, which lets every model think that can.
 
     Raises:
-        ConfigError: ``base_url`` is no URL or has a key in it.
+        ConfigError: ``base_url`` is no URL or has a key in it, or both kinds of key are given.
     """
 
     name: str = "ollama"
     base_url: str = attrs.field(default="", repr=_show_url)
     chat_path: str = "/api/chat"
     api_key_env: str = ""
+    api_key: Callable[[], str] | None = attrs.field(default=None, repr=False)
     auth_header: str = "Authorization"
     auth_prefix: str = "Bearer "
     timeout: float = 300.0
@@ -73,6 +76,7 @@ class OllamaProvider:
     def __attrs_post_init__(self) -> None:
         url = address(self.base_url) if self.base_url else address_from_environment()
         self.base_url = check_base_url(url, provider=self.name)
+        check_key_source(self.api_key_env, self.api_key, provider=self.name)
         self._http = HttpClient(self.name, hint="Start it with: ollama serve")
 
     @property
@@ -149,8 +153,7 @@ class OllamaProvider:
 
     def _call(self, request: ChatRequest) -> dict[str, Any]:
         headers = dict(self.headers)
-        if self.api_key_env:
-            key = read_key(self.api_key_env, provider=self.name)
+        if key := find_key(self.api_key_env, self.api_key, provider=self.name):
             headers[self.auth_header] = self.auth_prefix + key
         return {
             "headers": headers,

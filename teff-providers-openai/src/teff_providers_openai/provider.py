@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from teff.errors import ConfigError, IncompleteStream, ProviderError
+from teff.errors import IncompleteStream, ProviderError
 from teff.provider.failures import add_hint, server_words
 from teff.provider.http import HttpClient, StreamedReply, join_url
-from teff.provider.keys import check_base_url, check_key, public_url, read_key
+from teff.provider.keys import check_base_url, check_key_source, find_key, public_url
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import SseParser
@@ -91,12 +91,7 @@ class OpenAIProvider:
 
     def __attrs_post_init__(self) -> None:
         self.base_url = check_base_url(self.base_url, provider=self.name)
-        if self.api_key is not None and (self.api_key_env or not callable(self.api_key)):
-            raise ConfigError(
-                f"provider {self.name!r}: api_key is a function that returns the key, and stands "
-                "instead of api_key_env.",
-                hint="Put the key into an environment variable and name that: api_key_env.",
-            )
+        check_key_source(self.api_key_env, self.api_key, provider=self.name)
         self._http = HttpClient(self.name, hint="Is the server running, and base_url right?")
 
     @property
@@ -168,8 +163,10 @@ class OpenAIProvider:
 
     @property
     def _is_openai(self) -> bool:
-        host = urlsplit(self.base_url).hostname or ""
-        return host == _OPENAI_HOST or host.endswith("." + _OPENAI_HOST)
+        parts = urlsplit(self.base_url)
+        host = parts.hostname or ""
+        is_its_host = host == _OPENAI_HOST or host.endswith("." + _OPENAI_HOST)
+        return is_its_host and parts.scheme == "https"
 
     @property
     def _quirks(self) -> Quirks:
@@ -185,20 +182,14 @@ class OpenAIProvider:
         return request_body(request, quirks=self._quirks, options=self.options, stream=stream)
 
     def _call(self, request: ChatRequest) -> dict[str, Any]:
-        headers, key = dict(self.headers), self._key()
-        if key:
+        headers = dict(self.headers)
+        if key := find_key(self._key_variable, self.api_key, provider=self.name):
             headers[self.auth_header] = self.auth_prefix + key
         return {
             "headers": headers,
             "timeout": self.timeout if request.timeout is None else request.timeout,
             "model": request.model,
         }
-
-    def _key(self) -> str:
-        if self.api_key is not None:
-            return check_key(self.api_key(), source="its function api_key", provider=self.name)
-        variable = self._key_variable
-        return read_key(variable, provider=self.name) if variable else ""
 
     @property
     def _key_variable(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import attrs
+from attrs.validators import in_
 
 __all__ = ["COMPATIBLE", "OPENAI", "Quirks"]
 
@@ -24,16 +25,23 @@ class Quirks:
             the answer is the bare choice, which small models get right far more often.
             ``none`` leaves the choice to the prompt.
         json_schema: the server takes a JSON Schema as ``response_format``.
-        reasoning_field: the field in which the reasoning of earlier answers goes back, such as
-            ``reasoning_content`` for DeepSeek; "" keeps it back.
+        reasoning_field: the field in which the reasoning of earlier answers (``thinking`` of a
+            message) goes back, such as ``reasoning_content`` for DeepSeek; "" keeps it back.
+
+    Raises:
+        ValueError: a value is none of those that its field knows.
     """
 
-    system_role: Literal["system", "developer", "user"] = "system"
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    system_role: Literal["system", "developer", "user"] = attrs.field(
+        default="system", validator=in_(("system", "developer", "user"))
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = attrs.field(
+        default="max_tokens", validator=in_(("max_tokens", "max_completion_tokens"))
+    )
     stream_usage: bool = True
     null_content: bool = True
     choices: Literal["json_schema", "grammar", "none"] = attrs.field(
-        default="json_schema", validator=attrs.validators.in_(["json_schema", "grammar", "none"])
+        default="json_schema", validator=in_(("json_schema", "grammar", "none"))
     )
     json_schema: bool = True
     reasoning_field: str = ""

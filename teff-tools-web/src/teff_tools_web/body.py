@@ -29,7 +29,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 #: Codecs of Python that are no charset of a page.
-_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf-7")
+_NO_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7")
 
 
 def is_readable(content_type: str) -> bool:
@@ -144,10 +144,10 @@ def decode_text(data: bytes, charset: str = "") -> str:
 def _codec(name: str) -> str:
     """Return the codec of a charset's name, or "" where it is none."""
     try:
-        codec = codecs.lookup(name).name
-        b"".decode(codec)
+        codec = codecs.lookup(name).name.replace("-", "_")
+        b"a".decode(codec)  # refuses codecs that are none of text, such as zip
     except (LookupError, ValueError):
         return ""
-    if codec in ("iso8859-1", "ascii"):
+    if codec in ("iso8859_1", "ascii"):
         return "cp1252"
     return "" if codec in _NO_CHARSETS else codec

@@ -143,18 +143,18 @@ async def _request(target: Target, tls: ssl.SSLContext) -> AsyncIterator[httpx.R
     The URL that is requested holds the address, so that nothing looks the host up again; the host
     stands in the header and is what the certificate is verified for.
     """
-    transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
-    timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
-    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout) as client:
+    timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS).as_dict()
+    # The bare transport: a client would add cookies, and reads redirects itself.
+    async with httpx.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
         for number, address in enumerate(target.addresses, start=1):
-            request = client.build_request(
+            request = httpx.Request(
                 "GET",
                 target.url.copy_with(host=address),
-                headers={**_HEADERS, "Host": target.url.netloc.decode("ascii")},
-                extensions={"sni_hostname": target.host},
+                headers={"Host": target.url.netloc.decode("ascii"), **_HEADERS},
+                extensions={"sni_hostname": target.host, "timeout": timeout},
             )
             try:
-                response = await client.send(request, stream=True)
+                response = await transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if number < len(target.addresses):
                     continue

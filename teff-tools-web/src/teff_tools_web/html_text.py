@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 __all__ = ["html_to_text"]
 
-_TAG_NAME = re.compile(r"/?[a-zA-Z][^\s/>]{0,40}")
+#: A comment, a declaration, or a tag with its name; any other "<" is text.
+_MARKUP = re.compile(r"<(?:[!?]|(/?[a-zA-Z][^\s/>]{0,40}))")
 _END_OR_QUOTE = re.compile(r">|=\s*([\"'])")
 
 #: Nothing inside is markup, up to the end tag.
@@ -58,18 +59,14 @@ def _tokens(page: str) -> Iterator[tuple[str, str]]:
     Each step moves forward, and what is never closed ends the page: hence the linear time.
     """
     position = 0
-    while (start := page.find("<", position)) >= 0:
+    while markup := _MARKUP.search(page, position):
+        start = markup.start()
         yield "", page[position:start]
         if page.startswith(("<!", "<?"), start):
             position = _after(page, "-->" if page.startswith("<!--", start) else ">", start + 2)
             continue
-        name = _TAG_NAME.match(page, start + 1)
-        if name is None:
-            yield "", "<"
-            position = start + 1
-            continue
-        tag = name[0].lower()
-        position = _after_tag(page, name.end())
+        tag = markup[1].lower()
+        position = _after_tag(page, markup.end())
         if tag in _RAW:
             end = re.compile(f"</{tag}", re.IGNORECASE).search(page, position)
             close = end.start() if end else len(page)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from teff.errors import ConfigError
@@ -17,6 +17,8 @@ from teff.errors import ConfigError
 __all__ = [
     "check_base_url",
     "check_key",
+    "check_key_source",
+    "find_key",
     "mask",
     "public_url",
     "read_key",
@@ -33,6 +35,29 @@ _KEY_PARAMETERS = {
     "access_token", "api-key", "api_key", "apikey", "auth", "code", "key", "password", "secret",
     "sig", "signature", "subscription-key", "token",
 }  # fmt: skip
+
+
+def find_key(variable: str, function: Callable[[], str] | None, *, provider: str) -> str:
+    """Return the key to send now: what ``function`` gives, else what ``variable`` holds, else "".
+
+    Raises:
+        ConfigError: there is none where one is asked for.
+    """
+    if function is not None:
+        return check_key(function(), source="its function api_key", provider=provider)
+    return read_key(variable, provider=provider) if variable else ""
+
+
+def check_key_source(
+    variable: str | None, function: Callable[[], str] | None, *, provider: str
+) -> None:
+    """Raise `ConfigError` where a key itself was given, or two sources of one."""
+    if function is not None and (variable or not callable(function)):
+        raise ConfigError(
+            f"provider {provider!r}: api_key is a function that returns the key, and stands "
+            "instead of api_key_env.",
+            hint="Put the key into an environment variable and name that: api_key_env.",
+        )
 
 
 def read_key(variable: str, *, provider: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
@@ -58,7 +59,7 @@ async def decide(policy: ApprovalPolicy, call: ToolCall) -> Decision:
         return "approve"
     if isinstance(policy, str):
         return _POLICIES[policy]
-    question = {"name": call.name, "arguments": dict(call.arguments)}
+    question = {"name": call.name, "arguments": copy.deepcopy(dict(call.arguments))}
     answer = await run_in_thread(lambda name, arguments: policy(name, arguments), question)
     if inspect.isawaitable(answer):
         answer = await answer

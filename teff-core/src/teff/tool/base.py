@@ -208,6 +208,8 @@ class FunctionTool(Tool, Generic[P, R]):
         ConfigError: the name is no tool name, or the function takes ``*args`` or ``**kwargs``.
     """
 
+    __name__: str
+    __qualname__: str
     __wrapped__: Callable[P, R]
 
     def __init__(

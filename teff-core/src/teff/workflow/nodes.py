@@ -13,6 +13,7 @@ from teff.node import (
     CommandNode,
     ContextBuilder,
     Interrupt,
+    ModelNode,
     Node,
     ReActAgent,
     ToolExec,
@@ -54,7 +55,11 @@ def _of(cls: type[Node]) -> NodeMaker:
     fields = fields_of(cls)
 
     def make(part: Part, references: References) -> Node:
-        return cls(**references.read(part, fields, what=described(part)))
+        what = described(part)
+        options = references.read(part, fields, what=what)
+        if issubclass(cls, ModelNode):
+            references.expect_model(part, options, what=what)
+        return cls(**options)
 
     return make
 
@@ -62,6 +67,7 @@ def _of(cls: type[Node]) -> NodeMaker:
 def _agent_step(part: Part, references: References) -> Node:
     what = described(part)
     options = references.read(part, AGENT_STEP, what=what)
+    references.expect_model(part, options, what=what)
     if not options.get("output_key"):
         raise part.error(f"{what}: the option 'output_key' is missing; it names a state key.")
     return agent_step(options.pop("system", ""), **options)

@@ -49,7 +49,7 @@ def read_options(part: Part, fields: Fields, *, what: str) -> dict[str, Any]:
     """
     if part.written.is_missing:
         return {}
-    part.check_keys(fields, what=what)
+    part.check_keys(fields, what=what, kind="option")
     return {
         name: _read(option, fields[name], f"{what}: option {name!r}")
         for name, option in part.entries().items()
@@ -62,9 +62,10 @@ def _read(part: Part, expected: Any, what: str) -> Any:
     except Misfit as misfit:
         problem = misfit.problems[0]
     inside = f": {problem.path!r}" if problem.path else ""
-    raise part.located(
-        ConfigError(f"{what}{inside} {problem.text}{problem.hint}.", path=problem.path)
-    )
+    text = f"{what}{inside} {problem.text}{problem.hint}"
+    if not text.endswith((".", "?")):
+        text += "."
+    raise part.located(ConfigError(text, path=problem.path))
 
 
 def as_written(written: Written, expected: Any) -> Any:

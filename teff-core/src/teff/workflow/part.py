@@ -18,6 +18,7 @@ __all__ = ["Part"]
 
 #: One step of a path: ``name``, ``[2]``.
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_NAMED_OPTION = re.compile(r"option '([^']+)'")
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -96,8 +97,13 @@ class Part:
             return self.written.text
         raise self.error(f"{self._named()} must be text, not {self._kind()}.")
 
-    def check_keys(self, known: Iterable[str], *, what: str) -> None:
+    def check_keys(self, known: Iterable[str], *, what: str, kind: str = "key") -> None:
         """Refuse keys of a mapping that are not known, and values that are missing.
+
+        Args:
+            known: the keys that there may be.
+            what: what the mapping is, to begin a message with.
+            kind: what its keys are called.
 
         Raises:
             ConfigError: with the nearest known key.
@@ -105,7 +111,7 @@ class Part:
         known = list(known)
         for key, part in self.entries().items():
             if key not in known:
-                raise part.error(f"{what}: unknown key {key!r}.", suggest(key, known).strip())
+                raise part.error(f"{what}: unknown {kind} {key!r}.", suggest(key, known).strip())
             part.check_present()
 
     def check_present(self) -> None:
@@ -155,10 +161,15 @@ class Part:
         )
 
     def located(self, error: ConfigError) -> ConfigError:
-        """Return ``error`` with the place of what its ``path`` names inside of this part."""
+        """Return ``error`` with the place of what it is about inside of this part.
+
+        That is what its ``path`` names; without one, the option that its message names.
+        """
         if error.line is not None:
             return error
-        return self._deepest(error.path).error(error.message, error.hint)
+        named = _NAMED_OPTION.search(error.message)
+        path = error.path or (named.group(1) if named else "")
+        return self._deepest(path).error(error.message, error.hint)
 
     @contextmanager
     def errors_here(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ _ROLE = {
 
 def _agent(flow: Flow, part: Part, steps: Steps) -> None:
     options = steps.references.read(part, TOOL_LOOP, what=described(part))
+    steps.references.expect_model(part, options, what=described(part))
     flow.harness(**options)
 
 
@@ -59,6 +60,7 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
     """Add a supervisor; with a mapping of agents, also the ways there and back."""
     wired = {name: part[name] for name in ("agents", "finish") if _holds_steps(part, name)}
     options = _read_but(part, _SUPERVISOR, wired, steps)
+    steps.references.expect_model(part, options, what=described(part))
     for short, name in (("key", "output_key"), ("fallback", "fallback_agent")):
         if short in options:
             if name in options:
@@ -89,33 +91,45 @@ def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
 
 def _team(flow: Flow, part: Part, steps: Steps) -> None:
     """Add a team; what its leader is told may stand under ``leader`` or beside it."""
-    what = described(part)
     wired = {name: part[name] for name in ("leader", "roles", "finish") if name in part}
     options = _read_but(part, {**_LEADER, "id": str}, wired, steps)
-    leader = wired.get("leader")
-    if leader is not None:
-        told = steps.references.read(leader, _LEADER, what=f"{what}: leader")
-        for name in told:
-            if name in options:
-                raise part[name].error(f"{what}: {name!r} stands here and under 'leader'.")
-        options |= told
-    roles = {
-        name: _role(name, role, steps) for name, role in _required(part, "roles").entries().items()
-    }
+    for name, told in _leader(part, steps).items():
+        if name in options:
+            raise part[name].error(f"{name!r} stands here and under 'leader'.")
+        options[name] = told
+    steps.references.expect_model(wired.get("leader", part), options, what=described(part))
+    roles: dict[str, list[Node]] = {}
+    slots: dict[str, str] = {}
+    for name, role in _required(part, "roles").entries().items():
+        roles[name], slots[name] = _role(name, role, options, steps)
     flow.team(
         options.pop("system", ""),
         roles=roles,
         finish=_chain_or_none(wired.get("finish"), steps),
-        **options,
+        **{"route_keys": slots, **options},
     )
 
 
-def _role(name: str, part: Part, steps: Steps) -> AgentRole | list[Node]:
+def _leader(part: Part, steps: Steps) -> dict[str, Any]:
+    leader = part.find("leader")
+    if leader is None:
+        return {}
+    return steps.references.read(leader, _LEADER, what=f"the leader of {described(part)}")
+
+
+def _role(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> tuple[list[Node], str]:
+    """Return the steps of a role, and the state key that it fills."""
     if isinstance(part.value, list):
-        return steps.chain(part)
-    options = steps.references.read(part, _ROLE, what=f"role {name!r}")
+        return steps.chain(part), name
+    what = f"role {name!r}"
+    options = steps.references.read(part, _ROLE, what=what)
+    asked = {key: options.get(key) or leader.get(key) for key in ("provider", "model")}
+    steps.references.expect_model(part, asked, what=what)
     with part.errors_here():
-        return AgentRole.from_mapping(options, name=name)
+        role = AgentRole.from_mapping(options, name=name)
+        node = role.build(**asked, id=name)
+    steps.references.nodes.append((node, part))
+    return [node], role.output_key
 
 
 def _holds_steps(part: Part, name: str) -> bool:
@@ -136,7 +150,7 @@ def _read_but(
     part: Part, fields: Fields, others: Mapping[str, Part], steps: Steps
 ) -> dict[str, Any]:
     """Read the options of a mapping in which other things stand too."""
-    part.check_keys([*fields, *others], what=described(part))
+    part.check_keys([*fields, *others], what=described(part), kind="option")
     return steps.references.read(part.without(others), fields, what=described(part))
 
 

@@ -11,6 +11,7 @@ from teff.errors import ConfigError, TeffError
 from teff.graph import Graph
 from teff.node import Node
 from teff.provider import ProviderRegistry
+from teff.runtime import ModelDefaults
 from teff.tool import Tool, default_tool_registry
 from teff.workflow.options import Fields, read_options
 from teff.workflow.part import Part
@@ -21,10 +22,21 @@ __all__ = ["References"]
 _TOOL_WORDS = ("all", "*")
 
 
+@attrs.frozen(kw_only=True)
+class _Question:
+    """Something in the file that asks a model, with what it names itself."""
+
+    what: str
+    part: Part
+    provider: str
+    model: str
+
+
 @attrs.define
 class References:
     """Collected while a file is read, to check names and to give findings a place."""
 
+    questions: list[_Question] = attrs.field(factory=list)
     providers: list[tuple[str, Part]] = attrs.field(factory=list)
     tools: list[tuple[str, Part]] = attrs.field(factory=list)
     targets: list[tuple[str, Part]] = attrs.field(factory=list)
@@ -40,6 +52,17 @@ class References:
         options = read_options(part, fields, what=what)
         self.note(part, options)
         return options
+
+    def expect_model(self, part: Part, options: Mapping[str, Any], *, what: str) -> None:
+        """Remember that a step asks a model: the one that its options name, or the default."""
+        self.questions.append(
+            _Question(
+                what=what,
+                part=part,
+                provider=options.get("provider") or "",
+                model=options.get("model") or "",
+            )
+        )
 
     def note_default(self, part: Part) -> None:
         """Remember the default provider, where the file names it."""
@@ -57,15 +80,25 @@ class References:
         for route in part["routes"].elements() if "routes" in part else ():
             self.targets.append((route["goto"].text(), route["goto"]))
 
-    def problems(
-        self, providers: ProviderRegistry, tools: Mapping[str, Tool]
-    ) -> Iterator[ConfigError]:
-        """Give an error, with its place, for each provider and tool that is not there."""
+    def problems(self, defaults: ModelDefaults, tools: Mapping[str, Tool]) -> Iterator[ConfigError]:
+        """Give an error, with its place, for each provider, model and tool that is not there."""
+        providers = defaults.providers or ProviderRegistry()
         for name, part in self.providers:
             yield from _problem(part, providers.check, name)
         for name, part in self.tools:
             if name not in tools:
-                yield from _problem(part, default_tool_registry.check, name)
+                yield from _problem(part, default_tool_registry.resolve, name)
+        for asks in self.questions:
+            given = {
+                "provider": asks.provider or defaults.provider,
+                "model": asks.model or defaults.model,
+            }
+            for missing in [kind for kind, name in given.items() if not name]:
+                yield asks.part.error(
+                    f"{asks.what} asks a model, but no {missing} is named.",
+                    f"Set '{missing}' here, 'default_{missing}' at the top of the file, or "
+                    f"--{missing} on the command line.",
+                )
 
     def located(self, error: ConfigError, whole: Part, graph: Graph | None = None) -> ConfigError:
         """Give an error about a node the place of the step that made it, or of what it names."""

@@ -9,11 +9,9 @@ from typing import Any, Literal, Unpack
 import attrs
 
 from teff.errors import ConfigError, TeffError
-from teff.graph import Graph
+from teff.graph import Graph, RunOptions
 from teff.graph.check import check_models_and_tools
-from teff.graph.running import RunOptions
 from teff.messages import user
-from teff.provider import ProviderRegistry
 from teff.runtime import Limits, ModelDefaults, RunResult
 from teff.tool import Tool
 from teff.workflow.part import Part
@@ -153,9 +151,8 @@ class Workflow:
         self, known_keys: set[str], provider: str | None, model: str | None
     ) -> Iterator[Finding]:
         defaults = ModelDefaults(provider=provider, model=model).filled_from(self.graph.defaults)
-        registry = defaults.providers or ProviderRegistry()
         tools = {tool.name: tool for tool in self.tools}
-        wrong_names = [*self._references.problems(registry, tools)]
+        wrong_names = [*self._references.problems(defaults, tools)]
         yield from (Finding.of(error, "error", "unknown-name") for error in wrong_names)
         if not wrong_names:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -29,6 +30,7 @@ class Clause:
         label: the number of the decision label that it stands under, or 0.
         remark: it stands under a label that announces something else.
         aside: it stands in parentheses.
+        asks: it is a question.
     """
 
     text: str
@@ -36,6 +38,12 @@ class Clause:
     label: int = 0
     remark: bool = False
     aside: bool = False
+    asks: bool = False
+
+    @property
+    def denied(self) -> frozenset[str]:
+        """The marks of the names that it denies."""
+        return frozenset(_MARK.findall(self.text)) - self.chosen
 
     @property
     def bare(self) -> bool:
@@ -98,7 +106,9 @@ def clauses_of(text: str) -> list[Clause]:
     """Take a folded and marked text apart. What is under a label says so."""
     found: list[Clause] = []
     labels = 0
-    text = _ARROW.sub(":", text.replace("as well as", "and"))
+    for phrase, meaning in words.PHRASES:
+        text = phrase.sub(meaning, text)
+    text = _ARROW.sub(":", text)
     for line in text.splitlines():
         label, remark, depth = 0, False, 0
         for sentence, boundary in _pairs(_BOUNDARY.split(line)):
@@ -110,7 +120,8 @@ def clauses_of(text: str) -> list[Clause]:
                     labels += 1
                     label = labels if is_decision_label(part) else 0
                     continue
-                here.append(Clause(part, _chosen(part), label, remark, depth > 0))
+                asks = "?" in boundary
+                here.append(Clause(part, _chosen(part), label, remark, depth > 0, asks))
                 if separator in (":", "=") and named:
                     here[-1] = _under_its_value(here[-1], sentence)
             found += _joined(here, is_plan=bool(words.PLAN.search(sentence)))
@@ -130,7 +141,7 @@ def _parts(sentence: str) -> Iterator[tuple[str, str]]:
     for part, separator in _pairs(_PART.split(sentence)):
         starts = [match.start() for match in words.CONJUNCTION.finditer(part)]
         edges = [0, *(start for start in starts if part[:start].strip()), len(part)]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             yield part[start:end], separator if end == len(part) else ""
 
 
@@ -167,7 +178,11 @@ def _joined(clauses: list[Clause], *, is_plan: bool) -> list[Clause]:
         before = joined[-1] if joined else None
         if before is None or before.label != clause.label or before.remark != clause.remark:
             joined.append(clause)
-        elif clause.bare and not before.chosen and _denies_many(before):
+        elif (
+            clause.bare
+            and _denies_many(before)
+            and not words.CONJUNCTION.match(clause.text.lstrip())
+        ):
             before.text += f", {clause.text}"
         elif is_plan or clause.alternative or (clause.bare and before.bare):
             before.text += f", {clause.text}"
@@ -180,4 +195,4 @@ def _joined(clauses: list[Clause], *, is_plan: bool) -> list[Clause]:
 
 
 def _denies_many(clause: Clause) -> bool:
-    return bool(_MARK.search(clause.text) and words.DENIAL_OF_MANY.search(clause.text))
+    return bool(clause.denied and not clause.chosen and words.DENIAL_OF_MANY.search(clause.text))

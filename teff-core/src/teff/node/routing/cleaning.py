@@ -18,8 +18,11 @@ _THINKING_TAG = re.compile(
     re.IGNORECASE,
 )
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,200}<\|message\|>")
-# What the channels of one chat format leave behind where a server drops the special tokens.
-_CHANNEL_REST = re.compile(r"(?s)^analysis.*assistantfinal")
+# What is left of thinking where a server or a terminal has dropped the special tokens.
+_UNMARKED_THINKING = re.compile(
+    r"\s*(?:analysis.*assistantfinal|thinking\.\.\..*\.\.\.done thinking\.)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 _END_OF_TURN = re.compile(
     r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return|call)\|>|</s>|<end_of_turn>|<eos>"
@@ -94,7 +97,8 @@ def _without_thinking(text: str, is_name: Callable[[str], object]) -> str:
 def _final_channel(text: str) -> str:
     channels = list(_CHANNEL.finditer(text))
     if not channels:
-        return _CHANNEL_REST.sub("", text)
+        unmarked = _UNMARKED_THINKING.match(text)
+        return text[unmarked.end() :] if unmarked else text
     finals = [channel for channel in channels if channel.group(1) == "final"]
     return text[finals[0].end() :] if finals else ""
 

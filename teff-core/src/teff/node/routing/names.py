@@ -21,7 +21,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
     "|[\U000e0000-\U000e01ef]"
 )
-_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc", "'''")
+_PUNCTUATION = str.maketrans("\u2018\u2019\u02bc\u2010\u2011\u2012\u2212", "'''----")
 _SEPARATORS = re.compile(r"[\s_\-]+")
 
 # Scripts that put no space between words.
@@ -43,7 +43,7 @@ _HAND_OFF_LENGTH = 24
 def fold(text: str) -> str:
     """Return ``text`` in the form in which names are compared: NFKC, casefold, nothing invisible."""
     folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
-    return unicodedata.normalize("NFKC", folded).translate(_APOSTROPHES)
+    return unicodedata.normalize("NFKC", folded).translate(_PUNCTUATION)
 
 
 def folded_name(name: str) -> str:
@@ -83,7 +83,8 @@ class RouteNames:
 
     names: tuple[str, ...]
     _patterns: tuple[tuple[re.Pattern[str], str], ...]
-    _by_key: dict[str, str]
+    _whole: re.Pattern[str]
+    _whole_names: tuple[str, ...]
     _longest: int
 
     def whole(self, text: str) -> str:
@@ -93,9 +94,11 @@ class RouteNames:
             return text
         if len(text) > 4 * self._longest + 32:
             return ""
-        return self._by_key.get(_squeezed(text)) or self._by_key.get(
-            _squeezed(strip_enclosing(text)), ""
-        )
+        for reading in (text, strip_enclosing(text)):
+            found = self._whole.fullmatch(fold(reading))
+            if found and found.lastindex:
+                return self._whole_names[found.lastindex - 1]
+        return ""
 
     def last_word(self, text: str) -> str:
         """Return the last word of ``text`` that is a name once its enclosing punctuation is off."""
@@ -124,6 +127,10 @@ class RouteNames:
                 found.append((start, end, mark))
         return "".join(_replace(text, sorted(found)))
 
+    def found_in(self, text: str) -> bool:
+        """Say whether a name stands anywhere in ``text``."""
+        return bool(_PRIVATE.search(self.mark(text)))
+
     def name(self, mark: str) -> str:
         """Return the name that a mark stands for."""
         return self.names[ord(mark) - _FIRST_MARK]
@@ -146,17 +153,23 @@ def route_names(names: Iterable[str]) -> RouteNames:
 @functools.lru_cache(maxsize=64)
 def _prepared(names: tuple[str, ...]) -> RouteNames:
     names = tuple(name for name in names if folded_name(name))[:_MOST_NAMES]
-    patterns = []
-    for number, name in enumerate(names):
-        words = [re.escape(word) for word in _words(name)]
-        patterns.append((re.compile(r"[\s_\-]{0,3}".join(words)), chr(_FIRST_MARK + number)))
-    patterns.sort(key=lambda pair: -len(folded_name(names[ord(pair[1]) - _FIRST_MARK])))
-    by_key: dict[str, str] = {}
-    for reading in (_squeezed, lambda name: _squeezed(strip_enclosing(name))):
-        for name in names:
-            if key := reading(name):
-                by_key.setdefault(key, name)
-    return RouteNames(names, tuple(patterns), by_key, max(map(len, names), default=0))
+    marks = {name: chr(_FIRST_MARK + number) for number, name in enumerate(names)}
+    longest_first = sorted(names, key=lambda name: -len(folded_name(name)))
+    # `<end>` alone may be written `end`; inside a sentence it may not.
+    readings = [(name, name) for name in longest_first]
+    readings += [(strip_enclosing(name), name) for name in longest_first]
+    readings = [(reading, name) for reading, name in readings if reading]
+    return RouteNames(
+        names,
+        tuple((re.compile(_pattern(name)), marks[name]) for name in longest_first),
+        re.compile("|".join(f"({_pattern(reading)})" for reading, _ in readings) or r"(?!)"),
+        tuple(name for _, name in readings),
+        max(map(len, names), default=0),
+    )
+
+
+def _pattern(name: str) -> str:
+    return r"[\s_\-]{0,3}".join(map(re.escape, _words(name)))
 
 
 def _words(name: str) -> list[str]:

@@ -81,14 +81,25 @@ def _read_prose(text: str, known: RouteNames) -> str:
 def _strongest(clauses: Sequence[Clause]) -> str:
     """Return the mark of the one name that clauses choose, or ""."""
     main = [clause for clause in clauses if not clause.aside and not clause.says_why]
-    if any(clause.chosen for clause in main):
-        clauses = main
-    single = [clause for clause in clauses if len(clause.chosen) == 1]
-    for evidence in ("bare", "pointed_at"):
-        found = {mark for clause in single if getattr(clause, evidence) for mark in clause.chosen}
-        if found:
+    said = [clause for clause in main if not clause.asks]
+    for part, ending in ((said, main), (main, main), (clauses, clauses)):
+        if any(clause.chosen for clause in part):
+            alone = _chosen_by(clause for clause in part if clause.bare)
+            pointed_at = _chosen_by(clause for clause in part if clause.pointed_at)
+            found = alone or pointed_at or _chosen_last(ending)
             return found.pop() if len(found) == 1 else ""
-    said = [clause for clause in clauses if not clause.closing]
-    if said and len(said[-1].chosen) == 1:
-        return next(iter(said[-1].chosen))
     return ""
+
+
+def _chosen_by(clauses: Iterable[Clause]) -> set[str]:
+    return {mark for clause in clauses if len(clause.chosen) == 1 for mark in clause.chosen}
+
+
+def _chosen_last(clauses: Sequence[Clause]) -> set[str]:
+    """Return what the last clause chooses; politeness and denials after it choose nothing."""
+    denied: set[str] = set()
+    for clause in reversed(clauses):
+        if clause.chosen or not (clause.closing or clause.denied):
+            return set(clause.chosen - denied)
+        denied |= clause.denied
+    return set()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from teff.node.routing.clauses import is_decision_label, is_remark_label
+from teff.node.routing.cleaning import plain_prose
 from teff.node.routing.names import RouteNames, fold
 
 __all__ = ["read_json", "read_tags"]
@@ -33,59 +34,69 @@ def read_json(text: str, names: RouteNames, read_text: Callable[[str], str]) -> 
         "" where they choose none or several and the reply is nothing but JSON, or where they choose
         several; None where they say nothing.
     """
-    chosen: set[str] = set()
-    rest = text
-    for value, whole in _json_values(text):
-        rest = rest.replace(whole, "", 1)
-        chosen |= _choices(value, names, read_text, depth=0)
+    values, outside = _json_values(text)
+    if not values:
+        return None
+    choices = [_choices(value, names, read_text, depth=0) for value in values]
+    chosen = set().union(*(announced for announced, _ in choices))
+    nothing_else = not outside.strip(" \t\r\n,")
+    if not chosen and (nothing_else or not names.found_in(plain_prose(outside))):
+        chosen = set().union(*(others for _, others in choices))
     if len(chosen) == 1:
         return chosen.pop()
-    if chosen or (rest is not text and not rest.strip(" \t\r\n,")):
-        return ""
-    return None
+    return "" if chosen or nothing_else else None
 
 
-def _json_values(text: str) -> Iterator[tuple[Any, str]]:
-    position = 0
+def _json_values(text: str) -> tuple[list[Any], str]:
+    """Return the objects and lists in a text, and the text around them."""
+    values: list[Any] = []
+    outside: list[str] = []
+    position = taken = 0
     for _ in range(_MOST_STARTS):
-        starts = [
-            start for start in (text.find(bracket, position) for bracket in "{[") if start >= 0
-        ]
-        if not starts:
-            return
-        start = min(starts)
+        starts = [text.find(bracket, position) for bracket in "{["]
+        start = min((start for start in starts if start >= 0), default=-1)
+        if start < 0:
+            break
         try:
             value, position = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             position = start + 1
         else:
-            yield value, text[start:position]
+            values.append(value)
+            outside.append(text[taken:start])
+            taken = position
+    return values, "".join([*outside, text[taken:]])
 
 
 def _choices(
     value: object, names: RouteNames, read_text: Callable[[str], str], *, depth: int
-) -> set[str]:
-    """Return the names that a value chooses; those under a key that announces the answer win."""
-    if isinstance(value, str):
-        return {names.whole(value)} - {""}
-    if depth > _DEEPEST or not isinstance(value, dict | list):
-        return set()
-    if isinstance(value, list):
-        parts = [_choices(item, names, read_text, depth=depth + 1) for item in value]
-        return set().union(*parts)
+) -> tuple[set[str], set[str]]:
+    """Return the names under keys that announce the answer, and those that stand elsewhere."""
     announced: set[str] = set()
     others: set[str] = set()
-    flags = {names.whole(key) for key, flag in value.items() if flag is True} - {""}
-    for key, item in value.items():
-        label = fold(_spaced(key))
-        if is_decision_label(label):
-            found = _choices(item, names, read_text, depth=depth + 1)
-            if not found and isinstance(item, str):
-                found = {read_text(item)} - {""}
-            announced |= found
-        elif not is_remark_label(label):
-            others |= _choices(item, names, read_text, depth=depth + 1)
-    return announced or others or flags
+    if isinstance(value, str):
+        others = {names.whole(value)}
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for item in value:
+            below, beside = _choices(item, names, read_text, depth=depth + 1)
+            announced |= below
+            others |= beside
+    elif isinstance(value, dict) and depth < _DEEPEST:
+        for key, item in value.items():
+            label = fold(_spaced(key))
+            if is_remark_label(label):
+                continue
+            below, beside = _choices(item, names, read_text, depth=depth + 1)
+            announced |= below
+            if not is_decision_label(label):
+                others |= beside
+            elif beside or not isinstance(item, str):
+                announced |= beside
+            else:
+                announced.add(read_text(item))
+        if not announced and not others:
+            others = {names.whole(key) for key, flag in value.items() if flag is True}
+    return announced - {""}, others - {""}
 
 
 def _spaced(key: str) -> str:
@@ -94,7 +105,7 @@ def _spaced(key: str) -> str:
 
 
 def read_tags(text: str, names: RouteNames, read_text: Callable[[str], str]) -> str | None:
-    """Return the name between tags such as ``<answer>`` or in ``\\boxed{}``.
+    r"""Return the name between tags such as ``<answer>`` or in ``\boxed{}``.
 
     Returns:
         "" where they choose several; None where they choose none.

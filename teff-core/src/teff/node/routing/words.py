@@ -23,6 +23,7 @@ __all__ = [
     "FILLERS",
     "NO_DENIAL",
     "OTHERWISE",
+    "PHRASES",
     "PLAN",
     "REMARK",
     "SUBORDINATE",
@@ -32,6 +33,10 @@ __all__ = [
 
 def _any_word(*lines: str) -> str:
     return rf"\b(?:{'|'.join(' '.join(lines).split())})\b"
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
 
 
 def words_of(text: str) -> set[str]:
@@ -48,7 +53,6 @@ def words_of(text: str) -> set[str]:
 _DENYING = _any_word(
     r"not n't never no nor neither none without except excluding unlike cannot cant dont doesnt isnt",
     r"wont avoid skip rejects? rejected excludes? excluded instead\s+of rather\s+than other\s+than",
-    r"anything\s+but",
     "не ни нет без кроме вместо nicht kein\\w* weder ohne statt pas aucun\\w* sans jamais sin nunca",
     "tampoco não nem non né senza niet geen nie inte ikke",
 )
@@ -64,11 +68,19 @@ DENIAL_OF_MANY = re.compile(_any_word("none neither weder ни ninguno ninguna a
 DENIAL_AFTER = re.compile(
     r"\s*(?:agent|team|department|one)?\s*(?:\w+n't\b|cannot\b"
     r"|(?:is|was|does|did|can|could|will|would|should|has|have|may|must)\s+(?:not|never|no)\b)"
+    r"|[가이은는]?\s*(?:아니|말고)|(?:では|じゃ)な|以外"
+)
+
+#: Phrases that mean another word than they are made of.
+PHRASES = (
+    (re.compile(r"\bas well as\b|\bbut also\b"), "and"),
+    (re.compile(r"\b(?:anything|everything|everyone|all) but\b"), "not"),
+    (re.compile(r"\bnot only\b"), ""),
 )
 
 #: Not a denial, although it holds the word of one.
 NO_DENIAL = re.compile(
-    r"\b(?:no|without(?:\s+an?y?)?)\s+(?:doubt|question|problem|worries)\b|\bnot\s+only\b|\bwhy\s+not\b"
+    r"\b(?:no|without(?:\s+an?y?)?)\s+(?:doubt|question|problem|worries)\b|\bwhy\s+not\b"
 )
 
 #: After a name: that agent has had its turn, or is denied.
@@ -87,7 +99,7 @@ FALSY = re.compile(r"\W*(?:false|no|0(?:\.0+)?|none|null|n|off|нет|nein|non|�
 CONJUNCTION = re.compile(
     _any_word(
         "so therefore thus hence but however yet because since as although though while whereas",
-        "given if unless due поэтому значит но а потому поскольку если хотя weil obwohl wenn sondern",
+        "given if unless due поэтому значит но \u0430 потому поскольку если хотя weil obwohl wenn sondern",
         "aber deshalb mais donc car puisque sino pero porque aunque ma perché",
     )
     + "|因为|因為|由于|由於|如果|虽然|所以|因此|而是|但是"
@@ -132,7 +144,7 @@ BEFORE_NAME = re.compile(
     r"|going with|opt for|suggest|recommend|needs?|wants?|my (?:answer|choice|pick|decision) is"
     r"|(?:answer|choice|agent|step|speaker|one|decision) (?:is|should be|would be|must be)"
     r"|(?:job|case|matter|task|question|work|one) for))"
-    r"\s+(?:(?:the|an?|our|your|to)\s+)?[^\w,:=\ue000-\uf8ff]*$"
+    r"\s+(?:(?:the|an?|our|your)\s+)?[^\w,:=\ue000-\uf8ff]*$"
 )
 AFTER_NAME = re.compile(
     r"[^\w,:=]*\s(?:agent |team |department |desk |specialist )?(?:should|will|would|must|can|has to"
@@ -141,213 +153,30 @@ AFTER_NAME = re.compile(
 )
 
 #: What may stand beside a name that is the whole answer.
-FILLERS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "so",
-        "therefore",
-        "then",
-        "thus",
-        "hence",
-        "now",
-        "here",
-        "ok",
-        "okay",
-        "sure",
-        "yes",
-        "well",
-        "hmm",
-        "maybe",
-        "perhaps",
-        "probably",
-        "likely",
-        "definitely",
-        "clearly",
-        "certainly",
-        "please",
-        "agent",
-        "agents",
-        "team",
-        "department",
-        "desk",
-        "specialist",
-        "expert",
-        "assistant",
-        "worker",
-        "role",
-        "and",
-        "or",
-        "first",
-        "next",
-        "finally",
-        "is",
-        "it",
-        "its",
-        "this",
-        "that",
-        "s",
-        "but",
-        "и",
-        "но",
-        "а",
-        "да",
-        "значит",
-        "es",
-        "ist",
-        "sondern",
-        "mais",
-        "donc",
-        "pero",
-        "sino",
-        "是",
-        "就",
-        "用",
-        "请",
-        "請",
-        "选",
-        "選",
-        "而是",
-        "です",
-        "は",
-        "だ",
-        "입니다",
-        "은",
-        "는",
-    ]
+FILLERS = _words(
+    "a an the so therefore then thus hence now here ok okay sure yes well hmm maybe perhaps probably",
+    "likely definitely clearly certainly please agent agents team department desk specialist expert",
+    "assistant worker role and or first next finally is it its this that s but",
+    "\u0430 и но да значит es ist sondern mais donc pero sino",
+    "是 就 用 请 請 选 選 而是 です は だ 입니다 은 는",
 )
 
 # --- Labels: the words before a colon, the keys of an object, the names of tags.
 
 #: Announces the answer.
-DECISION = frozenset(
-    [
-        "next",
-        "agent",
-        "route",
-        "routing",
-        "answer",
-        "decision",
-        "choice",
-        "action",
-        "selected",
-        "selection",
-        "chosen",
-        "choose",
-        "pick",
-        "assign",
-        "assigned",
-        "assignee",
-        "target",
-        "destination",
-        "recipient",
-        "goto",
-        "transfer",
-        "handoff",
-        "delegate",
-        "speaker",
-        "worker",
-        "expert",
-        "final",
-        "result",
-        "output",
-        "response",
-        "recommendation",
-        "conclusion",
-        "verdict",
-        "name",
-        "tool",
-        "function",
-        "ответ",
-        "агент",
-        "маршрут",
-        "выбор",
-        "решение",
-        "следующий",
-        "дальше",
-        "antwort",
-        "entscheidung",
-        "nächster",
-        "réponse",
-        "choix",
-        "suivant",
-        "respuesta",
-        "siguiente",
-        "agente",
-        "decisión",
-        "risposta",
-        "resposta",
-        "próximo",
-        "答案",
-        "回答",
-        "路由",
-        "选择",
-        "選擇",
-        "下一步",
-        "决定",
-        "決定",
-        "代理",
-        "答え",
-        "次",
-        "選択",
-        "답변",
-        "다음",
-    ]
+DECISION = _words(
+    "next agent route routing answer decision choice action selected selection chosen choose pick",
+    "assign assigned assignee target destination recipient goto transfer handoff delegate speaker",
+    "worker expert final result output response recommendation conclusion verdict name tool function",
+    "ответ агент маршрут выбор решение следующий дальше antwort entscheidung nächster réponse choix",
+    "suivant respuesta siguiente agente decisión risposta resposta próximo",
+    "答案 回答 路由 选择 選擇 下一步 决定 決定 代理 答え 次 選択 답변 다음",
 )
 
 #: Announces something else, whatever other words stand beside it.
-REMARK = frozenset(
-    [
-        "reason",
-        "reasoning",
-        "because",
-        "why",
-        "thought",
-        "thoughts",
-        "thinking",
-        "analysis",
-        "explanation",
-        "rationale",
-        "context",
-        "note",
-        "notes",
-        "summary",
-        "observation",
-        "current",
-        "previous",
-        "last",
-        "completed",
-        "rejected",
-        "excluded",
-        "not",
-        "history",
-        "user",
-        "human",
-        "question",
-        "task",
-        "request",
-        "input",
-        "options",
-        "option",
-        "available",
-        "agents",
-        "candidates",
-        "choices",
-        "confidence",
-        "topic",
-        "issue",
-        "problem",
-        "причина",
-        "мысль",
-        "тема",
-        "grund",
-        "raison",
-        "motivo",
-        "razón",
-        "原因",
-        "理由",
-        "思考",
-        "이유",
-    ]
+REMARK = _words(
+    "reason reasoning because why thought thoughts thinking analysis explanation rationale context",
+    "note notes summary observation current previous last completed rejected excluded not history",
+    "user human question task request input message options option available candidates choices",
+    "confidence topic issue problem причина мысль тема grund raison motivo razón 原因 理由 思考 이유",
 )

@@ -1,0 +1,109 @@
+"""How a run ended, for people: the answer, what is asked, what went wrong, and how far it came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, PAUSED, STOPPED, WRONG_USE
+from teff.cli.live import Live
+from teff.cli.messages import in_color, say, show_error
+from teff.errors import ConfigError, GraphInterrupt, PluginError, ProviderError, TeffError
+from teff.messages import last_assistant_message
+
+__all__ = ["answer_of", "exit_code", "sentence", "show_end", "summary"]
+
+
+def exit_code(live: Live, error: BaseException | None) -> int:
+    """Return the exit code for a run that was shown by ``live`` and raised ``error``, if anything."""
+    match error:
+        case None if live.end.get("status") == "stopped":
+            return FINISHED if live.end["stop_reason"] == "command_stop" else STOPPED
+        case None:
+            return FINISHED
+        case GraphInterrupt():
+            return PAUSED
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case ConfigError() | PluginError():
+            return WRONG_USE
+        case ProviderError(status=404):  # the model, or the address, is not there
+            return WRONG_USE
+    return FAILED
+
+
+def sentence(error: BaseException) -> str:
+    """Say what went wrong, and in which node, without a traceback.
+
+    Errors of Teff speak for themselves; of others the type says more than the words.
+    """
+    if isinstance(error, TeffError):
+        return str(error)
+    words = f"{type(error).__name__}: {error}".rstrip(": ")
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("in node ")]
+    place = f"{notes[0].removeprefix('in ')}: " if notes else ""
+    return f"{place}{words}. To see where, run it with --traceback."
+
+
+def show_end(
+    live: Live, error: BaseException | None, *, hide: Callable[[str], str], show_answer: bool
+) -> None:
+    """Say how a run ended.
+
+    Args:
+        live: what was shown of it.
+        error: what it raised, or None.
+        hide: takes out of a message what nobody may see.
+        show_answer: whether an answer that did not come piece by piece goes to standard output.
+    """
+    live.end_line()
+    how_far = summary(live)
+    match error:
+        case None:
+            answer = answer_of(live.end["state"])
+            if show_answer and answer and not live.streamed.rstrip().endswith(answer.rstrip()):
+                live.answer(answer)
+            say(f"{live.end['status']}: {live.end['stop_reason']} · {how_far}")
+        case GraphInterrupt():
+            for question in error.interrupts:
+                choices = f" ({', '.join(map(str, question.choices))})" if question.choices else ""
+                asked = in_color(f"? {question.key}", bold=True)
+                say(f"{asked}: {question.prompt}{choices}")
+            say(f"paused: waiting for {error.key} · {how_far}")
+        case KeyboardInterrupt():
+            node = f" · last node {live.last_node!r}" if live.last_node else ""
+            say(f"interrupted after {how_far}{node}")
+        case _:
+            show_error(hide(sentence(error)))
+            if live.steps:
+                say(f"failed: {how_far}")
+
+
+def summary(live: Live) -> str:
+    """Say how far a run came: rounds or steps, model calls, tokens, seconds.
+
+    What ``run_end`` counted is used where it came; it knows of retried calls too.
+    """
+    usage = live.end.get("usage")
+    steps = live.end.get("steps", live.steps)
+    calls = usage.model_calls if usage is not None else live.model_calls
+    parts = [_count(live.rounds, "round") if live.rounds else _count(steps, "step")]
+    if calls:
+        parts.append(_count(calls, "model call"))
+    if usage is not None and usage.total_tokens:
+        parts.append(_count(usage.total_tokens, "token"))
+    return " · ".join([*parts, f"{live.seconds:.1f} s"])
+
+
+def answer_of(state: Mapping[str, Any]) -> str:
+    """Return what a finished run has to say: the reply that ends ``messages``, else ``output``."""
+    messages = state.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if isinstance(last, Mapping) and last.get("role") == "assistant":
+        return last_assistant_message([last])
+    output = state.get("output")
+    return output if isinstance(output, str) else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,135 @@
+"""``teff run``: run a workflow, show it live, and say how it ended."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import click
+
+from teff.cli.ending import exit_code, show_end
+from teff.cli.execute import execute
+from teff.cli.files import one_file, takes_file
+from teff.cli.inputs import read_input, read_state
+from teff.cli.live import Live
+from teff.cli.messages import say, show_warning
+from teff.cli.report import json_report
+from teff.errors import ConfigError, TeffError
+from teff.graph import RunOptions
+from teff.provider import ProviderRegistry
+from teff.runtime import Limits
+from teff.workflow import Workflow, load
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@takes_file
+@click.option("--message", "-m", metavar="TEXT", help="What you say to the workflow.")
+@click.option(
+    "--input",
+    "inputs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A value of the state: JSON, or else text. May be given several times.",
+)
+@click.option("--state", "state_file", metavar="FILE.json", help="Values of the state.")
+@click.option("--provider", metavar="NAME", help="Replaces default_provider.")
+@click.option("--model", metavar="NAME", help="Replaces default_model.")
+@click.option("--base-url", metavar="URL", help="The address of the default provider.")
+@click.option("--max-steps", type=int, metavar="N", help="Stop after N steps.")
+@click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
+@click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
+@click.option("--deadline", type=float, metavar="SECONDS", help="Stop after so many seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
+@click.pass_context
+def command(ctx: click.Context, /, argument: str | None, option: str | None, **given: Any) -> int:
+    """Run the workflow in FILE.
+
+    The answer goes to standard output, everything else to standard error. Ends with 0 when the run
+    has finished, 1 when it failed, 2 for wrong use or a bad workflow, 3 when it waits for an answer,
+    4 when a bound stopped it, 130 when it was interrupted.
+    """
+    live = Live(show_answer=not given["as_json"])
+    file = one_file(argument, option)
+    workflow: Workflow | None = None
+    error: BaseException | None
+    try:
+        workflow = load(file)
+        state = {**read_state(given["state_file"]), **dict(map(read_input, given["inputs"]))}
+        options = _run_options(workflow, given)
+        _check(workflow, state, given)
+    except TeffError as wrong:
+        error = wrong
+    else:
+        error = execute(
+            workflow,
+            live,
+            message=given["message"],
+            state=state,
+            options=options,
+            wait_for_threads=not ctx.find_root().obj,
+        )
+    if isinstance(error, BrokenPipeError):
+        raise error
+    hide = workflow.hide if workflow is not None else str
+    show_end(live, error, hide=hide, show_answer=not given["as_json"])
+    if given["as_json"]:
+        click.echo(json_report(live, error, hide))
+    if given["show_traceback"] and error is not None:
+        say("".join(traceback.format_exception(error)))
+    return exit_code(live, error)
+
+
+def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Show warnings, and refuse a workflow that has errors.
+
+    Raises:
+        ConfigError: the first error, and how many more there are.
+    """
+    findings = workflow.check(
+        known_keys=["messages", "input", *state],
+        default_provider=given["provider"],
+        default_model=given["model"],
+    )
+    for finding in findings:
+        if finding.severity == "warning":
+            show_warning(str(finding))
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        first, more = errors[0], len(errors) - 1
+        raise ConfigError(
+            first.message,
+            file=first.file,
+            line=first.line,
+            column=first.column,
+            hint=f"{first.hint} (and {more} more: teff check {first.file})" if more else first.hint,
+        )
+
+
+def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
+    options: RunOptions = {}
+    if given["provider"]:
+        options["default_provider"] = given["provider"]
+    if given["model"]:
+        options["default_model"] = given["model"]
+    provider = given["provider"] or workflow.graph.defaults.provider
+    registry = ProviderRegistry(workflow.providers)
+    if given["base_url"]:
+        if not provider:
+            raise click.UsageError(
+                "--base-url needs a provider: give --provider, or default_provider in the file."
+            )
+        declared = workflow.providers.get(provider, {"type": provider})
+        registry.register(provider, {**declared, "base_url": given["base_url"]}, replace=True)
+        options["providers"] = registry
+    if provider and (given["provider"] or given["base_url"]):
+        registry.check(provider)
+    names = ("max_steps", "max_model_calls", "max_tokens", "deadline")
+    bounds = {name: given[name] for name in names if given[name] is not None}
+    if bounds:
+        options["limits"] = attrs.evolve(workflow.limits or Limits(), **bounds)
+    return options
