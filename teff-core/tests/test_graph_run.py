@@ -365,3 +365,18 @@ def test_to_mermaid_draws_nodes_conditions_and_error_edges() -> None:
 def test_unreachable_nodes_and_unwritten_keys_are_warnings() -> None:
     graph = graph_of(first, second, edges=[])
     assert [problem.code for problem in graph.check()] == ["unreachable"]
+
+
+def test_a_function_on_an_edge_cannot_change_the_state_and_is_named_when_it_fails() -> None:
+    def sneaky(state: dict[str, Any]) -> bool:
+        state["seen"] = "changed"
+        return True
+
+    def broken(state: dict[str, Any]) -> bool:
+        raise ZeroDivisionError
+
+    result = run(graph_of(first, second, edges=[Edge("first", "second", sneaky)]))
+    assert result["seen"] == ["first", "second"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(graph_of(first, second, edges=[Edge("first", "second", broken)]))
+    assert "when:broken" in caught.value.__notes__[0]

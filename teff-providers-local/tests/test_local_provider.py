@@ -311,11 +311,15 @@ def test_a_stream_waits_only_so_long_for_an_event(provider: LocalProvider, engin
         stuck.set()
 
 
-def test_the_timeout_of_the_provider_replaces_that_of_the_request(engines: Any, gguf: Path) -> None:
+def test_the_timeout_of_the_provider_counts_where_the_request_has_none(
+    engines: Any, gguf: Path
+) -> None:
     engines.script = engines.endless
     impatient = LocalProvider(model_path=str(gguf), timeout=0.05)
     with pytest.raises(ProviderError, match=r"0\.05 seconds"):
-        chat(impatient, ask(timeout=600))
+        chat(impatient)
+    with pytest.raises(ProviderError, match=r"0\.02 seconds"):
+        chat(impatient, ask(timeout=0.02))
 
 
 def test_defaults_and_the_seed_are_sent(engines: Any, gguf: Path) -> None:
@@ -325,6 +329,17 @@ def test_defaults_and_the_seed_are_sent(engines: Any, gguf: Path) -> None:
     assert (first["temperature"], first["max_tokens"], first["seed"]) == (0.2, 512, 0)
     assert (second["temperature"], second["max_tokens"]) == (0, 9)
     assert "seed" not in second
+
+
+def test_options_of_the_provider_are_sent_unless_the_request_has_them(
+    engines: Any, gguf: Path
+) -> None:
+    penalised = LocalProvider(
+        model_path=str(gguf), options={"repeat_penalty": 1.1, "temperature": 0.7, "top_k": 5}
+    )
+    chat(penalised, ask(options={"top_k": 9}))
+    (sent,) = engines.requests
+    assert (sent["repeat_penalty"], sent["temperature"], sent["top_k"]) == (1.1, 0.7, 9)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -38,8 +38,7 @@ class LocalProvider:
     closed and a call that is cancelled end the computation, also while the prompt is still read.
 
     ``choices`` and ``json_schema`` of a request are enforced. Tools are not offered: the chat
-    templates of models this small drop them. A request's ``options`` are llama.cpp's own, for
-    example ``{"repeat_penalty": 1.1, "top_k": 20}``.
+    templates of models this small drop them.
 
     Attributes:
         name: how workflows, events and errors call it.
@@ -53,8 +52,10 @@ class LocalProvider:
         temperature: for requests that set none. It is low, for small models stray easily.
         seed: what the choice among likely tokens starts from, so that the same request gets the
             same answer; None starts elsewhere each time.
-        timeout: seconds, in place of the request's own timeout; None: the request's counts. The
-            time in which other requests are answered counts too.
+        timeout: seconds for a whole call, and in a stream for each event, where the request sets
+            none. The time in which other requests are answered counts too.
+        options: put into every request as they are, in llama.cpp's own names, for example
+            ``{"repeat_penalty": 1.1, "stop": ["User:"]}``; a request's ``options`` replace them.
     """
 
     name: str = "local"
@@ -64,9 +65,8 @@ class LocalProvider:
     max_tokens: int = attrs.field(default=512, validator=_positive)
     temperature: float = attrs.field(default=0.2, validator=attrs.validators.ge(0))
     seed: int | None = 0
-    timeout: float | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
-    )
+    timeout: float = attrs.field(default=300.0, validator=attrs.validators.gt(0))
+    options: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -80,7 +80,7 @@ class LocalProvider:
             ProviderError: there is no model, llama.cpp refused the request, or the time is over.
             IncompleteStream: the provider was closed meanwhile.
         """
-        limit = self.timeout or request.timeout
+        limit = self._timeout(request)
         try:
             async with asyncio.timeout(limit), aclosing(self._deltas(request, None)) as deltas:
                 async for delta in deltas:
@@ -96,7 +96,7 @@ class LocalProvider:
         Raises:
             ProviderError, IncompleteStream: as `chat`. The time counts between two events.
         """
-        return self._deltas(request, self.timeout or request.timeout)
+        return self._deltas(request, self._timeout(request))
 
     async def aclose(self) -> None:
         """Free the model, unless another provider uses it, and end the answers that it is at."""
@@ -129,8 +129,12 @@ class LocalProvider:
             job.cancel()
 
     def _defaults(self) -> dict[str, Any]:
-        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        return defaults if self.seed is None else {**defaults, "seed": self.seed}
+        seed = {} if self.seed is None else {"seed": self.seed}
+        sampling = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {**sampling, **seed, **self.options}
+
+    def _timeout(self, request: ChatRequest) -> float:
+        return self.timeout if request.timeout is None else request.timeout
 
     def _settings(self, model: ModelFile) -> EngineSettings:
         return EngineSettings(

@@ -82,6 +82,8 @@ def _always(state: Mapping[str, Any]) -> bool:
 def _compile(edge: Edge) -> _Test:
     if edge.condition is None:
         return _always
+    if callable(edge.condition):
+        return _on_a_copy(compile_condition(edge.condition), edge)
     try:
         return compile_condition(edge.condition)
     except ConfigError as error:
@@ -90,6 +92,22 @@ def _compile(edge: Edge) -> _Test:
             path=f"{edge.source_id}->{edge.target_id}",
             hint=error.hint,
         ) from None
+
+
+def _on_a_copy(test: _Test, edge: Edge) -> _Test:
+    """Give a user's function a dict of its own, and name the edge where it fails."""
+
+    def look(state: Mapping[str, Any]) -> Any:
+        try:
+            return test(dict(state))
+        except Exception as error:
+            error.add_note(
+                f"in the condition {edge.label} of the edge from {edge.source_id!r} "
+                f"to {edge.target_id!r}"
+            )
+            raise
+
+    return look
 
 
 def _require(id: str, steps: Mapping[str, Step], what: str) -> None:

@@ -46,6 +46,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         _QUOTE_IT,
     ),
     (
+        r"expected ',' or '.', but got '\?'",
+        "a '?' stands in a text between brackets.",
+        _QUOTE_IT,
+    ),
+    (
         r"expected ',' or '(.)', but got",
         "a list or mapping that was opened before is not closed with '{0}' here.",
         "Close it; or, if it is meant as text, put the whole text in quotes.",

@@ -77,21 +77,19 @@ class Environment:
     def _value_of(self, inside: str) -> str:
         match = _REFERENCE.fullmatch(inside)
         if match is None:
+            shown = " ".join(inside.split())
             raise ConfigError(
-                f"${{{inside}}} is no reference to an environment variable.",
+                f"${{{shown}}} is no reference to an environment variable.",
                 hint="Write ${NAME}, ${NAME:-default} or ${NAME:?message}; "
-                f"the text itself is $${{{inside}}}.",
+                f"the text itself is $${{{shown}}}.",
             )
         name, operator, argument = match.groups()
         value = self._variables.get(name)
         if operator is not None and not value:
             if operator == ":-":
                 return self.fill(argument)
-            raise ConfigError(
-                f"the environment variable {name} is not set: {argument}"
-                if argument
-                else f"the environment variable {name} is not set."
-            )
+            reason = f": {' '.join(argument.split())}" if argument.strip() else "."
+            raise ConfigError(f"the environment variable {name} is not set{reason}")
         if value is None:
             raise ConfigError(
                 f"the environment variable {name} is not set.",

@@ -83,14 +83,19 @@ def _type(part: Part, references: References) -> Node:
     options: dict[str, Any] = {}
     if config is not None:
         config.entries()
-        options = as_written(config.written, _class_of(name))
-        references.note(config, options)
+        node_class = _class_of(name)
+        options = as_written(config.written, node_class)
+        # Only of these it is known what their options mean.
+        if isinstance(node_class, type) and issubclass(node_class, (ModelNode, CommandNode)):
+            references.note(config, options)
     if "id" in part:
         options["id"] = part["id"].text()
     try:
         return default_registry.create(name, options)
     except ConfigError as error:
         raise (config if error.path and config is not None else type_part).located(error) from None
+    except (TypeError, ValueError) as error:  # from the code of a plugin
+        raise type_part.error(f"node type {name!r} refuses its options: {error}.") from error
 
 
 def _class_of(name: str) -> Any:

@@ -173,18 +173,11 @@ class Part:
 
     @contextmanager
     def errors_here(self) -> Iterator[None]:
-        """Give errors that are raised inside a place in this part.
-
-        Raises:
-            ConfigError: for a ``ConfigError``, and for what code raises that takes options: a
-                ``TypeError`` or ``ValueError``.
-        """
+        """Give every `ConfigError` that is raised inside a place in this part."""
         try:
             yield
         except ConfigError as error:
             raise self.located(error) from error.__cause__
-        except (TypeError, ValueError) as error:
-            raise self.error(f"{error}.".replace("..", ".")) from error
 
     def _deepest(self, path: str) -> Part:
         """Follow ``path`` as far as it leads."""

@@ -66,17 +66,17 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
             if name in options:
                 raise part[short].error(f"give {short!r} or {name!r}, not both.")
             options[name] = options.pop(short)
-    chains = {name: steps.chain(part) for name, part in _entries(wired.get("agents")).items()}
-    finish = _chain_or_none(wired.get("finish"), steps)
-    if chains:
+    if "agents" in wired:
+        chains = {name: steps.chain(agent) for name, agent in wired["agents"].entries().items()}
         options["agents"] = list(chains)
+    elif "finish" in wired:
+        raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
     node = Supervisor(**options)
     steps.references.nodes.append((node, part))
     flow.step(node)
-    if chains:
+    if "agents" in wired:
+        finish = _chain_or_none(wired.get("finish"), steps)
         flow.route(node.output_key, agents=chains, finish=finish)
-    elif finish is not None:
-        raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
 
 
 def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
@@ -136,10 +136,6 @@ def _holds_steps(part: Part, name: str) -> bool:
     """Whether ``agents`` or ``finish`` of a supervisor holds steps, not names."""
     kind = dict if name == "agents" else list
     return name in part and isinstance(part[name].value, kind)
-
-
-def _entries(part: Part | None) -> dict[str, Part]:
-    return {} if part is None else part.entries()
 
 
 def _chain_or_none(part: Part | None, steps: Steps) -> list[Node] | None:

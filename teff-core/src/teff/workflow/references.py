@@ -101,9 +101,16 @@ class References:
                 )
 
     def located(self, error: ConfigError, whole: Part, graph: Graph | None = None) -> ConfigError:
-        """Give an error about a node the place of the step that made it, or of what it names."""
+        """Give an error about a node the place of the step that made it.
+
+        Args:
+            error: its ``path`` is the node's id.
+            whole: the document, for where no place is known.
+            graph: what the steps made; None where it could not be made because of the error, which
+                then is about a name that stands in the file.
+        """
         part = self.part_of(error.path, graph)
-        if part is None:
+        if part is None and graph is None:
             named = (*self.targets, *self.providers, *self.tools)
             part = next((part for name, part in named if repr(name) in error.message), None)
         return whole.unplaced(error) if part is None else part.error(error.message, error.hint)

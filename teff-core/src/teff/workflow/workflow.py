@@ -116,16 +116,18 @@ class Workflow:
             **options: those of `Graph.run`; ``tools`` are added to those of the file.
 
         Raises:
-            ConfigError: with the place in the file, as far as it is known.
+            ConfigError: with the place in the file, where it is about a step.
             GraphInterrupt, LimitReached, Exception: as `Graph.run`.
         """
         options["tools"] = [*self.tools, *options.get("tools", ())]
-        resuming = message is None and state is None and "checkpoint_id" in options
+        # A run that goes on has its state; a new one begins with that of the file.
+        start = None if "resume" in options else self.start(message, state)
         try:
-            return await self.graph.run(None if resuming else self.start(message, state), **options)
+            return await self.graph.run(start, **options)
         except ConfigError as error:
-            if error.line is None:
-                raise self._located(error) from error
+            place = self._located(error)
+            if error.line is None and place.line is not None:
+                error.file, error.line, error.column = place.file, place.line, place.column
             raise
 
     def check(
