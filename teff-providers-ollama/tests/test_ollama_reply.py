@@ -281,7 +281,7 @@ bodies = json_values | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(bodies, min_size=1, max_size=3), st.sampled_from([REQUEST, CHOICE]))
 def test_whatever_comes_gives_a_reply_or_a_provider_error(
     replies: list[object], request: ChatRequest

@@ -213,7 +213,7 @@ bodies = json_values | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(bodies, min_size=1, max_size=3), st.sampled_from([REQUEST, CHOICE]))
 def test_whatever_comes_gives_a_reply_or_a_provider_error(
     replies: list[object], request: ChatRequest
@@ -229,7 +229,7 @@ def test_whatever_comes_gives_a_reply_or_a_provider_error(
     run_with_server(ask, json_answer(replies[0]), events(*replies))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=200), st.integers(200, 599))
 def test_whatever_bytes_come_give_a_reply_or_a_provider_error(body: bytes, status: int) -> None:
     async def ask(server: ReplayServer) -> None:

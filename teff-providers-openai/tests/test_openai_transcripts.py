@@ -235,7 +235,7 @@ def test_short_responses_are_the_same_wherever_they_are_cut(stream: bool) -> Non
 
 
 @pytest.mark.parametrize("name", STREAMS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_long_streams_are_the_same_wherever_they_are_cut(name: str, data: st.DataObject) -> None:
     response = recorded(name)

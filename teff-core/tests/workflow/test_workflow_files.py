@@ -140,7 +140,7 @@ def test_a_branch_may_hold_pieces_of_several_nodes():
         "      cases:\n"
         "        - value: ask\n"
         "          steps:\n"
-        "            - transform: {action: value, value: How?, output_key: input}\n"
+        "            - transform: {action: value, value: How, output_key: input}\n"
         "            - agent: {system: Answer., output_key: answer}\n"
         "      default: [transform: {action: now}]\n",
         None,
@@ -234,7 +234,7 @@ def test_a_team_routes_to_the_role_that_the_model_names():
 
 
 def test_a_role_may_be_any_steps_and_takes_over_where_the_model_names_nobody():
-    result = run(TEAM, "it smokes", "hm", "hm", "hm")
+    result = run(TEAM, "it smokes", "hm", "hm")
     assert result["answer"] == "Restart it."
 
 

@@ -83,12 +83,10 @@ class LocalProvider:
         limit = self._timeout(request)
         try:
             async with asyncio.timeout(limit), aclosing(self._deltas(request, None)) as deltas:
-                async for delta in deltas:
-                    if delta.reply is not None:
-                        return delta.reply
+                replies = [delta.reply async for delta in deltas if delta.reply is not None]
         except TimeoutError as error:
             raise self._too_slow(request.model, f"no whole answer in {limit:g} seconds") from error
-        raise AssertionError("the last delta carries the reply")
+        return replies[-1]
 
     def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer ``request`` token by token; the last piece carries the whole reply.

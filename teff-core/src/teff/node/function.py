@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from teff.errors import ConfigError
 from teff.node.base import Node
 from teff.runtime import ExecContext
+from teff.tool.threads import run_in_thread
 
 __all__ = ["FunctionNode", "make_function_node"]
 
@@ -43,7 +44,8 @@ class FunctionNode(Node):
         """Call the function; what it returns is read like any node's result."""
         if self._is_async:
             return await self._function(ctx, *self._arguments, state)
-        result = await asyncio.to_thread(self._function, ctx, *self._arguments, state)
+        call = functools.partial(self._function, ctx, *self._arguments, state)
+        result = await run_in_thread(call, {})
         return await result if inspect.isawaitable(result) else result
 
 

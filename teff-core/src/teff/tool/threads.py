@@ -38,7 +38,7 @@ async def run_in_thread(function: Callable[..., Any], arguments: Mapping[str, An
             if not loop.is_closed():  # nobody waits any more
                 raise
 
-    threading.Thread(target=work, name="teff-tool", daemon=True).start()
+    threading.Thread(target=work, name="teff-worker", daemon=True).start()
     return await outcome
 
 
