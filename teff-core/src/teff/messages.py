@@ -41,6 +41,8 @@ class Message(TypedDict):
     tool_calls: NotRequired[list[dict[str, Any]]]
     tool_call_id: NotRequired[str]
     name: NotRequired[str]
+    #: The reasoning behind tool calls: some servers want it back on the next turn.
+    thinking: NotRequired[str]
 
 
 def system(text: str) -> Message:
@@ -53,11 +55,13 @@ def user(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def assistant(text: str, tool_calls: Sequence[ToolCall] = ()) -> Message:
-    """Return an assistant message, with the calls it makes where there are any."""
+def assistant(text: str, tool_calls: Sequence[ToolCall] = (), *, thinking: str = "") -> Message:
+    """Return an assistant message, with the calls it makes and the reasoning behind them."""
     message: Message = {"role": "assistant", "content": text}
     if tool_calls:
         message["tool_calls"] = [call.to_json() for call in tool_calls]
+    if thinking:
+        message["thinking"] = thinking
     return message
 
 

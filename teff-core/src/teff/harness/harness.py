@@ -35,7 +35,7 @@ class Harness:
         provider: the provider's name.
         providers: a `ProviderRegistry`, or what one is made from; the installed ones by default.
         temperature, max_tokens: None leaves them to the server.
-        timeout: seconds for a call; for a stream, between two events.
+        timeout: seconds for a call, for a stream between two events; None: the provider's.
         max_retries, max_retry_wait: see `RetryPolicy`.
         options: settings of the provider, sent as they are.
 
@@ -51,7 +51,7 @@ class Harness:
         providers: ProviderRegistry | Mapping[str, Any] | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
         max_retries: int = 2,
         max_retry_wait: float = 120.0,
         options: Mapping[str, Any] | None = None,
@@ -79,7 +79,7 @@ class Harness:
         overrides: Mapping[str, Any] | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        timeout: float = 120.0,
+        timeout: float | None = None,
         max_retries: int = 2,
         options: Mapping[str, Any] | None = None,
     ) -> Self:

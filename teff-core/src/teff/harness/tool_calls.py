@@ -143,9 +143,7 @@ async def _carry_out(
     return result
 
 
-async def _is_approved(
-    ctx: ExecContext, key: str, call: ToolCall, policy: ApprovalPolicy
-) -> bool:
+async def _is_approved(ctx: ExecContext, key: str, call: ToolCall, policy: ApprovalPolicy) -> bool:
     decision = await decide(policy, call)
     if decision == "pause":
         prompt = f"May {call.name!r} be called with {dict(call.arguments)!r}?"

@@ -33,7 +33,8 @@ class FunctionNode(Node):
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
-        self.type = type_name or getattr(function, "__name__", "function")  # type: ignore[misc]  # the type of this one node
+        own_name: str = getattr(function, "__name__", type(function).__name__)
+        self.type = type_name or own_name  # type: ignore[misc]  # the type of this one node
         self._function = function
         self._arguments = () if typed_options is None else (typed_options,)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

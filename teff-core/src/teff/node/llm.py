@@ -124,7 +124,7 @@ class LLM(ModelNode):
             results = await run_tool_calls(ctx, reply.tool_calls, tools, state=state, options=how)
             messages = [
                 *messages,
-                assistant(reply.text, reply.tool_calls),
+                assistant(reply.text, reply.tool_calls, thinking=reply.thinking),
                 *(tool_result(result.call, result.text) for result in results),
             ]
         if tools:

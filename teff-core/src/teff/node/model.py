@@ -26,7 +26,8 @@ class ModelNode(Node):
         model: the model's name; the flow's ``default_model`` where it is empty.
         provider: the provider's name; the flow's ``default_provider`` where it is empty.
         temperature, max_tokens: None leaves them to the server.
-        timeout: seconds for a call; for a stream, between two events.
+        timeout: seconds for a call, for a stream between two events; the provider's where it is
+            None.
         http_max_retries: how often a call that failed for a passing reason is tried again.
         base_url, api_key_env, chat_path, auth_header, auth_prefix: replace those of the provider
             for this node.
@@ -37,7 +38,9 @@ class ModelNode(Node):
     provider: str = ""
     temperature: float | None = attrs.field(default=None, validator=_at_least(0))
     max_tokens: int | None = attrs.field(default=None, validator=_at_least(1))
-    timeout: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
+    timeout: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
+    )
     http_max_retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
     base_url: str = ""
     api_key_env: str = ""

@@ -85,11 +85,12 @@ class ReActAgent(ModelNode):
             on_token=self.on_token,
         )
         calls = [call.to_json() for call in reply.tool_calls] if tools else []
+        said = assistant(
+            reply.text, reply.tool_calls if calls else (), thinking=reply.thinking if calls else ""
+        )
         first = calls[0] if calls else {"name": "", "args": {}, "id": ""}
         return {
-            self.messages_key: Append(
-                [*added, assistant(reply.text, reply.tool_calls if calls else ())]
-            ),
+            self.messages_key: Append([*added, said]),
             self.output_key: reply.text,
             round_key: rounds + 1 if calls else 0,
             "_tool_calls": calls,

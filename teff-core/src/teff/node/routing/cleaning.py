@@ -32,6 +32,7 @@ _CHAT_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,60}\|>|<\uff5c[^<>\uff5c\n]{1,60}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>"
     r"|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>"
 )
+_LEADING = re.compile(rf"(?:\s|{_CHAT_TOKEN.pattern})*+")
 _TURN = re.compile(
     r"^[ \t#*>]{0,8}(?P<role>user|human|assistant|ai|\u7528\u6237|\u7528\u6236"
     r"|\u043f\u043e\u043b\u044c\u0437\u043e\u0432\u0430\u0442\u0435\u043b\u044c)[ \t*]{0,4}[:\uff1a]",
@@ -65,8 +66,9 @@ def answer_text(reply: str, is_name: Callable[[str], object]) -> str:
         is_name: says whether a tag or a role is a registered name, and so no mark-up.
     """
     text = _final_channel(_without_thinking(reply, is_name))
-    for end in _END_OF_TURN.finditer(text):
-        if not is_name(end.group()) and _CHAT_TOKEN.sub("", text[: end.start()]).strip():
+    started = _LEADING.match(text)
+    for end in _END_OF_TURN.finditer(text, started.end() if started else 0):
+        if not is_name(end.group()):
             text = text[: end.start()]
             break
     text = _CHAT_TOKEN.sub(lambda token: token.group() if is_name(token.group()) else "\n", text)

@@ -104,9 +104,10 @@ class RouteNames:
         """Return the last word of ``text`` that is a name once its enclosing punctuation is off."""
         words = re.split(r"[\s,:]+", text)
         most = max((len(_SEPARATORS.split(name)) for name in self.names), default=1)
+        whole = functools.lru_cache(maxsize=4096)(self.whole)
         for end in range(len(words), 0, -1):
             for size in range(min(most, end), 0, -1):
-                if found := self.whole(" ".join(words[end - size : end])):
+                if found := whole(" ".join(words[end - size : end])):
                     return found
         return ""
 

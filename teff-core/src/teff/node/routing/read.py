@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from teff.node.routing.clauses import Clause, clauses_of
@@ -41,7 +42,7 @@ def read_route(reply: str, names: Iterable[str]) -> str:
     known = route_names(names)
     if name := known.whole(reply):
         return name
-    text = answer_text(reply, known.whole)
+    text = answer_text(reply, lru_cache(maxsize=256)(known.whole))
     if name := known.whole(text):
         return name
 
