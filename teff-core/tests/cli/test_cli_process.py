@@ -14,11 +14,10 @@ import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and pipes of POSIX")
 
-#: Waits until it is stopped: the first in a coroutine, the second in a thread.
 PROGRAM = """
 import asyncio, sys, time
 from teff.cli import main
-from teff.node import node
+from teff.node.registry import node
 
 @node("wait")
 async def wait(ctx, state):
@@ -29,6 +28,11 @@ async def wait(ctx, state):
 def wait_in_thread(ctx, state):
     print("waiting", file=sys.stderr, flush=True)
     time.sleep(600)
+
+@node("wait_in_asyncio_thread")
+async def wait_in_asyncio_thread(ctx, state):
+    print("waiting", file=sys.stderr, flush=True)
+    await asyncio.to_thread(time.sleep, 600)
 
 @node("talk")
 async def talk(ctx, state):
@@ -69,7 +73,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         process.communicate()
 
 
-@pytest.mark.parametrize("node_type", ["wait", "wait_in_thread"])
+@pytest.mark.parametrize("node_type", ["wait", "wait_in_thread", "wait_in_asyncio_thread"])
 def test_ctrl_c_ends_the_run_and_says_how_far_it_came(runs, node_type):
     process = runs.start(node_type)
     assert process.stderr is not None
@@ -93,6 +97,20 @@ def test_ctrl_c_is_in_the_json_object(runs):
     assert process.returncode == 130
     assert (report["status"], report["stop_reason"]) == ("cancelled", "cancelled")
     assert "output" in report["state"]
+
+
+def test_signs_that_the_terminal_does_not_know_do_not_end_the_run(tmp_path):
+    (tmp_path / "flow.yaml").write_text(
+        "steps: [transform: {action: render, template: '{input}', output_key: output}]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "teff", "run", "flow.yaml", "--input", 'input="é\\u2192\\ud800"'],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b"\xe9\\u2192\\ud800\n"
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(runs):

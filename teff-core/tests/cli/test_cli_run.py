@@ -112,7 +112,7 @@ def test_routes_are_shown_with_who_decided_them(teff, flow, models):
         "billing:",
         "→ finish   (guard: done_keys are filled, round 2 of 3)",
     ]
-    assert lines[3].startswith("finished: done_keys · 2 rounds · 2 model calls · 27 tokens · ")
+    assert lines[3].startswith("finished: done_keys · 2 rounds · 2 model calls · 26 tokens · ")
 
 
 def test_a_fallback_shows_what_the_model_said(teff, flow, models):
@@ -223,10 +223,19 @@ def test_a_node_that_fails_ends_with_one_sentence(teff, flow, models):
     assert done.code == 1
     first, last = done.err.splitlines()
     assert first == (
-        "error: node 'llm_chat_1' (llm_chat) at llm_chat_1/1: ValueError: odd thing. "
+        "error: flow.yaml:3:9: in node 'llm_chat_1': ValueError: odd thing. "
         "To see where, run it with --traceback."
     )
     assert last.startswith("failed: 1 step · ")
+
+
+def test_a_failure_names_the_step_and_the_node_inside_it(teff, flow, models):
+    models("billing", ProviderError("scripted (m) is down", permanent=True))
+    done = teff("run", flow(TEAM), "-m", "hi")
+    assert "error: flow.yaml:9:9: in node 'billing/agent': scripted (m) is down\n" in done.err
+    models(ProviderError("scripted (m) is down", permanent=True))
+    done = teff("run", flow(TEAM), "-m", "hi")
+    assert "error: flow.yaml:5:5: in node 'desk': scripted (m) is down\n" in done.err
 
 
 def test_the_traceback_is_there_for_who_asks(flow, models, tmp_path, monkeypatch, capsys):
@@ -254,7 +263,9 @@ def test_a_model_that_is_not_there_is_wrong_use(teff, flow, models):
     )
     done = teff("run", flow(ASK), "-m", "hi")
     assert done.code == 2
-    assert done.err.startswith("error: ollama (x) answered 404: model 'x' not found\n")
+    assert done.err.startswith(
+        "error: flow.yaml:3:9: in node 'llm_chat_1': ollama (x) answered 404: model 'x' not found\n"
+    )
 
 
 def test_a_server_that_is_not_running_is_named_with_the_command_that_starts_it(teff, flow):

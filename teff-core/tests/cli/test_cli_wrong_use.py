@@ -53,7 +53,7 @@ def test_wrong_use(teff, flow, arguments, words):
         ("steps: [llm: {prompt: x, provider: olama, model: m}]", "flow.yaml:1:26: unknown provider 'olama'."),
         ("steps: [llm: {prompt: x, provider: ollama}]", "flow.yaml:1:9: llm asks a model, but no model is named."),
         ("tools: [fetch_ulr]\nsteps: [llm: {}]", "flow.yaml:1:9: unknown tool 'fetch_ulr'. Did you mean 'fetch_url'?"),
-        ("steps: [route: {routes: [{when: 'a >', goto: b}]}]", "flow.yaml:1:27: route: routes[0].when: the condition"),
+        ("steps: [route: {routes: [{when: 'a >', goto: b}]}]", "flow.yaml:1:27: command: routes[0].when: the condition"),
         ("steps: [command: {goto: b}]", "flow.yaml:1:19: node 'command_1' goes to 'b', which is no node of the graph."),
         ("name: ${TEFF_TEST_MISSING}", "flow.yaml:1:7: the environment variable TEFF_TEST_MISSING is not set."),
     ],

@@ -82,6 +82,8 @@ NOW = "  - transform: {action: now}\n"
         ("tools: [fetch_ulr]\nsteps:\n" + NOW, "1:9", "unknown tool 'fetch_ulr'. Did you mean 'fetch_url'?"),
         ("steps: [llm: {provider: ollama, model: m, use_tools: [fetch_ulr]}]", "1:55", "unknown tool 'fetch_ulr'"),
         ("tools: [fetch_url, fetch_url]\nsteps:\n" + NOW, "1:20", "two tools have the name 'fetch_url'."),
+        ("tools: [{name: fetch_ulr}]\nsteps:\n" + NOW, "1:10", "unknown tool 'fetch_ulr'."),
+        ("tools: [{name: fetch_url, config: {time: 3}}]\nsteps:\n" + NOW, "1:36", "unknown option 'time'"),
         ("tools: [{nam: fetch_url}]\nsteps:\n" + NOW, "1:10", "a tool: unknown key 'nam'."),
         ("steps: [type: {type: shuot}]", "1:16", "unknown node type 'shuot'."),
         ("steps: [type: {config: {}}]", "1:9", "the key 'type' is missing"),

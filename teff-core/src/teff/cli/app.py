@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import click
 
@@ -74,6 +76,27 @@ def app() -> None:
 
 def run_app(argv: Sequence[str] | None) -> int:
     """Run a command, and turn everything that can go wrong into one message and an exit code."""
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
+        # Models write what a terminal may have no sign for; that must not end a run.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    code = _run(argv)
+    if argv is None and code == INTERRUPTED:
+        _end_at_once()
+    return code
+
+
+def _end_at_once() -> NoReturn:
+    """End the process without waiting for threads and models that are still at work.
+
+    What was recorded and shown is complete by now, and a second Ctrl-C finds nothing to disturb.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code: Any = app.main(
@@ -87,7 +110,7 @@ def run_app(argv: Sequence[str] | None) -> int:
         show_error("interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
-        leave_pipe()
+        _leave_pipe()
         return FAILED
     except TeffError as error:
         show_error(str(error))
@@ -95,7 +118,7 @@ def run_app(argv: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else FINISHED
 
 
-def leave_pipe() -> None:
+def _leave_pipe() -> None:
     """Let what is still buffered go nowhere: whoever read the output has gone."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())

@@ -32,27 +32,40 @@ def exit_code(live: Live, error: BaseException | None) -> int:
     return FAILED
 
 
-def sentence(error: BaseException) -> str:
-    """Say what went wrong, and in which node, without a traceback.
+def sentence(error: BaseException, live: Live, place: str) -> str:
+    """Say what went wrong and where, without a traceback.
 
     Errors of Teff speak for themselves; of others the type says more than the words.
+
+    Args:
+        error: what the run raised.
+        live: what was heard of the run.
+        place: where the step stands that failed, as ``flow.yaml:7:5``, or "".
     """
     if isinstance(error, TeffError):
-        return str(error)
-    words = f"{type(error).__name__}: {error}".rstrip(": ")
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("in node ")]
-    place = f"{notes[0].removeprefix('in ')}: " if notes else ""
-    return f"{place}{words}. To see where, run it with --traceback."
+        words = str(error)
+    else:
+        name = f"{type(error).__name__}: {error}".rstrip(": ")
+        words = f"{name}. To see where, run it with --traceback."
+    if live.failed_node and repr(live.failed_node) not in words:
+        words = f"in node {live.failed_node!r}: {words}"
+    return f"{place}: {words}" if place and getattr(error, "line", None) is None else words
 
 
 def show_end(
-    live: Live, error: BaseException | None, *, hide: Callable[[str], str], show_answer: bool
+    live: Live,
+    error: BaseException | None,
+    *,
+    place: str,
+    hide: Callable[[str], str],
+    show_answer: bool,
 ) -> None:
     """Say how a run ended.
 
     Args:
         live: what was shown of it.
         error: what it raised, or None.
+        place: where the step stands that failed, or "".
         hide: takes out of a message what nobody may see.
         show_answer: whether an answer that did not come piece by piece goes to standard output.
     """
@@ -72,22 +85,28 @@ def show_end(
             say(f"paused: waiting for {error.key} · {how_far}")
         case KeyboardInterrupt():
             node = f" · last node {live.last_node!r}" if live.last_node else ""
-            say(f"interrupted after {how_far}{node}")
+            say(f"interrupted after {summary(live, always_steps=True)}{node}")
         case _:
-            show_error(hide(sentence(error)))
+            show_error(hide(sentence(error, live, place)))
             if live.steps:
                 say(f"failed: {how_far}")
 
 
-def summary(live: Live) -> str:
-    """Say how far a run came: rounds or steps, model calls, tokens, seconds.
+def summary(live: Live, *, always_steps: bool = False) -> str:
+    """Say how far a run came: rounds or else steps, model calls, tokens, seconds.
 
     What ``run_end`` counted is used where it came; it knows of retried calls too.
+
+    Args:
+        live: what was heard of the run.
+        always_steps: whether steps are counted beside rounds.
     """
     usage = live.end.get("usage")
     steps = live.end.get("steps", live.steps)
     calls = usage.model_calls if usage is not None else live.model_calls
-    parts = [_count(live.rounds, "round") if live.rounds else _count(steps, "step")]
+    parts = [_count(live.rounds, "round")] if live.rounds else []
+    if always_steps or not live.rounds:
+        parts.append(_count(steps, "step"))
     if calls:
         parts.append(_count(calls, "model call"))
     if usage is not None and usage.total_tokens:

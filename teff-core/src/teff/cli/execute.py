@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from teff.cli.live import Live
+from teff.cli.threads import threads_to_wait_for
 from teff.graph import RunOptions
 from teff.workflow import Workflow
 
@@ -29,8 +30,8 @@ def execute(
     Args:
         workflow, message, state, options: see `Workflow.run`.
         live: hears the events.
-        wait_for_threads: whether an interrupted run waits for nodes and tools without ``async``
-            that it has started; they cannot be stopped.
+        wait_for_threads: whether an interrupted run waits for threads that cannot be stopped;
+            otherwise the process has to be ended with them.
     """
 
     async def run() -> None:
@@ -48,6 +49,6 @@ def execute(
         raised = BrokenPipeError() if live.output_is_closed else KeyboardInterrupt()
     except (Exception, KeyboardInterrupt) as error:
         raised = error
-    if wait_for_threads or not isinstance(raised, KeyboardInterrupt):
+    if wait_for_threads or not isinstance(raised, KeyboardInterrupt) or not threads_to_wait_for():
         runner.close()
     return raised

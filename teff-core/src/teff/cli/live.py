@@ -16,7 +16,7 @@ import click
 from teff.cli.messages import in_color, say
 from teff.runtime import StreamEvent
 
-__all__ = ["Live"]
+__all__ = ["Live", "outermost"]
 
 #: What decided a route, in plain words.
 _REASONS = {
@@ -47,6 +47,9 @@ class Live:
         self.model_calls = 0
         self.rounds = 0
         self.last_node = ""
+        #: The innermost node that failed, and the path to it; "" where none did.
+        self.failed_node = ""
+        self.failed_path = ""
         #: What ``run_end`` told, or nothing while the run goes on.
         self.end: Mapping[str, Any] = {}
         #: Called once when nobody reads standard output any more.
@@ -108,7 +111,7 @@ class Live:
 
     def _route(self, event: StreamEvent) -> None:
         data = event.data
-        self.rounds = max(self.rounds, data["round"])
+        self.rounds += 1
         reason = _REASONS.get(data["decided_by"], data["decided_by"])
         if data["decided_by"] == "fallback" and data.get("reply"):
             reason += f", the model said {_shorten(data['reply'], 40)!r}"
@@ -120,7 +123,7 @@ class Live:
         if not self._show_answer:
             return
         if event.path != self._speaker:
-            self._note(in_color(f"{_speaker(event.path)}:", bold=True))
+            self._note(in_color(f"{outermost(event.path)}:", bold=True))
             self._speaker = event.path
         self._streamed.append(event.data["token"])
         self._write(event.data["token"])
@@ -138,7 +141,12 @@ class Live:
         self._note(in_color(f"  {error} (asking {event.data['to']} instead)", fg="yellow"))
 
     def _node_error(self, event: StreamEvent) -> None:
-        if event.data["caught"]:
+        if not event.data["caught"]:
+            self.failed_node = self.failed_node or event.node_id
+            self.failed_path = self.failed_path or event.path
+        else:
+            # Whatever failed inside has been dealt with here.
+            self.failed_node = self.failed_path = ""
             error = _shorten(event.data["error"], _LONGEST_DETAIL)
             self._note(in_color(f"  {event.node_id} failed: {error} (going on)", fg="yellow"))
 
@@ -152,8 +160,8 @@ class Live:
             self.on_closed_output()
 
 
-def _speaker(path: str) -> str:
-    """Return who speaks at a path: ``billing`` for ``billing/1/billing/agent/2``."""
+def outermost(path: str) -> str:
+    """Return the first node of a path: ``billing`` of ``billing/1/billing/agent/2``."""
     return _VISIT.split(path)[0] or path
 
 

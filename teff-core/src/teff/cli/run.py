@@ -13,7 +13,7 @@ from teff.cli.ending import exit_code, show_end
 from teff.cli.execute import execute
 from teff.cli.files import one_file, takes_file
 from teff.cli.inputs import read_input, read_state
-from teff.cli.live import Live
+from teff.cli.live import Live, outermost
 from teff.cli.messages import say, show_warning
 from teff.cli.report import json_report
 from teff.errors import ConfigError, TeffError
@@ -53,8 +53,8 @@ def command(ctx: click.Context, /, argument: str | None, option: str | None, **g
     has finished, 1 when it failed, 2 for wrong use or a bad workflow, 3 when it waits for an answer,
     4 when a bound stopped it, 130 when it was interrupted.
     """
-    live = Live(show_answer=not given["as_json"])
     file = one_file(argument, option)
+    live = Live(show_answer=not given["as_json"])
     workflow: Workflow | None = None
     error: BaseException | None
     try:
@@ -75,13 +75,26 @@ def command(ctx: click.Context, /, argument: str | None, option: str | None, **g
         )
     if isinstance(error, BrokenPipeError):
         raise error
-    hide = workflow.hide if workflow is not None else str
-    show_end(live, error, hide=hide, show_answer=not given["as_json"])
+    _report(workflow, live, error, given)
+    return exit_code(live, error)
+
+
+def _report(
+    workflow: Workflow | None, live: Live, error: BaseException | None, given: Mapping[str, Any]
+) -> None:
+    """Say how the run ended; a workflow that could not be read says for itself where."""
+
+    def hide(message: str) -> str:
+        return message if workflow is None else workflow.hide(message)
+
+    place = ""
+    if workflow is not None and live.failed_path:
+        place = workflow.place_of(outermost(live.failed_path))
+    show_end(live, error, place=place, hide=hide, show_answer=not given["as_json"])
     if given["as_json"]:
         click.echo(json_report(live, error, hide))
     if given["show_traceback"] and error is not None:
-        say("".join(traceback.format_exception(error)))
-    return exit_code(live, error)
+        say(hide("".join(traceback.format_exception(error))))
 
 
 def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any]) -> None:

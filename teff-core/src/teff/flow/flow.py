@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
 from teff.errors import ConfigError
@@ -78,6 +79,11 @@ class Flow:
         self._open: list[_OpenEnd] = []
         #: The ends that a guarded step was added to, for `default`.
         self._guarded: list[_OpenEnd] = []
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes so far, by id, in the order in which they were added."""
+        return MappingProxyType(self._nodes)
 
     def step(self, node: Stepable, id: str | None = None, *, when: Condition = None) -> Self:
         """Add a node, a function ``(ctx, state)`` or a flow after what is there.

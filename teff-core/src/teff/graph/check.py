@@ -64,25 +64,26 @@ def check_models_and_tools(
         ConfigError: naming the node, and what is missing.
     """
     registry = defaults.providers or ProviderRegistry()
-    for node in walk(graph.nodes.values()):
-        asked = node.asks_model()
-        if asked is not None:
-            provider, model = asked[0] or defaults.provider, asked[1] or defaults.model
-            _require_model(node, provider, model)
-            registry.check(str(provider))
-        for name in node.uses_tools():
-            if name not in tools:
-                default_tool_registry.resolve(name)
+    for name, outer in graph.nodes.items():
+        for node in walk([outer]):
+            asked = node.asks_model()
+            if asked is not None:
+                provider = _required(name, "provider", asked[0] or defaults.provider)
+                _required(name, "model", asked[1] or defaults.model)
+                registry.check(provider)
+            for tool in node.uses_tools():
+                if tool not in tools:
+                    default_tool_registry.resolve(tool)
 
 
-def _require_model(node: Node, provider: str | None, model: str | None) -> None:
-    for value, what in ((provider, "provider"), (model, "model")):
-        if not value:
-            raise ConfigError(
-                f"{node!r} asks a model, but no {what} is named: set {what} on the node or "
-                f"default_{what} on the flow.",
-                path=node.id or node.type,
-            )
+def _required(node: str, what: str, value: str | None) -> str:
+    if not value:
+        raise ConfigError(
+            f"node {node!r} asks a model, but no {what} is named: set {what} on the node or "
+            f"default_{what} on the flow.",
+            path=node,
+        )
+    return value
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:

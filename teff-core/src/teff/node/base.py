@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
@@ -151,7 +152,11 @@ def _named_by(what: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what}: option {error.args[0] if error.args else error}.") from error
+        reason = str(error.args[0] if error.args else error)
+        # The validators of attrs begin with the option's name in quotes.
+        named = re.match(r"'(\w+)' ", reason)
+        path = named[1] if named else ""
+        raise ConfigError(f"{what}: option {reason}.", path=path) from error
 
 
 class _OptionsView(MutableMapping[str, Any]):

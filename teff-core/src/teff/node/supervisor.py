@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal, NamedTuple
@@ -15,6 +13,7 @@ from teff.messages import Message, assistant, last_user_message, user, with_syst
 from teff.node.base import options
 from teff.node.context_builder import labelled_sections
 from teff.node.model import ModelNode
+from teff.node.progress import Progress, fingerprint
 from teff.node.routing import folded_name, last_known_word, read_route
 from teff.runtime import ExecContext
 from teff.state import is_filled
@@ -175,7 +174,8 @@ class Supervisor(ModelNode):
         """Return the agent that goes on with a pipeline that has begun, or ""."""
         if not self._pipeline or not is_filled(state.get(self._pipeline[0][1])):
             return ""
-        return next(agent for agent, slot in self._pipeline if not is_filled(state.get(slot)))
+        missing = (agent for agent, slot in self._pipeline if not is_filled(state.get(slot)))
+        return next(missing, "")
 
     def _has_filled_its_slot(self, agent: str, state: Mapping[str, Any]) -> bool:
         slot = (self.route_keys or {}).get(agent)
@@ -190,6 +190,9 @@ class Supervisor(ModelNode):
         """Say whether the model is to be asked: not where the state alone decides."""
         if self._complete(state) or self._next_in_order(state):
             return False
+        return self._has_message(state)
+
+    def _has_message(self, state: Mapping[str, Any]) -> bool:
         return not self.messages_key or bool(last_user_message(state.get(self.messages_key)))
 
     def _parse_agent(self, text: str) -> str:
@@ -216,7 +219,6 @@ class Supervisor(ModelNode):
         progress = self._progress(state, verdict.route)
         if verdict.route in self._agents and progress.times > self.stall_after:
             verdict = _Verdict(self.finish, "no_progress")
-
         await ctx.emit(
             "route",
             {
@@ -231,10 +233,17 @@ class Supervisor(ModelNode):
         updates: dict[str, Any] = {self.output_key: verdict.route, self.rounds_key: rounds}
         if verdict.route == self.finish:
             ctx.set_stop_reason(self._stop_reason(verdict, state))
-        else:
-            ctx.set_stop_reason(None)
-            updates |= self._remembered(progress, state)
+            return updates
+        ctx.set_stop_reason(None)
+        if not progress.goes_without_saying or self._progress_key in state:
+            updates[self._progress_key] = progress.to_state()
         return updates
+
+    def _progress(self, state: Mapping[str, Any], route: str) -> Progress:
+        if not self._slots or not self._rounds(state):
+            return Progress(route, slots=fingerprint(state, self._slots))
+        before = Progress.read(state.get(self._progress_key), last=state.get(self.output_key))
+        return before.then(route, fingerprint(state, self._slots))
 
     def _decided(self, state: Mapping[str, Any], proposal: _Proposal) -> _Verdict:
         """Ask `decide`, which may be a subclass's, and say which guard it was."""
@@ -257,7 +266,7 @@ class Supervisor(ModelNode):
     def _stop_reason(self, verdict: _Verdict, state: Mapping[str, Any]) -> str:
         if verdict.decided_by in ("model", "last_word", "policy"):
             return "finish"
-        if verdict.decided_by == "no_decision" and not self._needs_model(state):
+        if verdict.decided_by == "no_decision" and not self._has_message(state):
             return "no_message"
         return verdict.decided_by
 
@@ -290,7 +299,7 @@ class Supervisor(ModelNode):
                     "structured",
                     {"errors": [f"the reply is not one of: {names}"], "attempt": attempt},
                 )
-                messages += _asked_again(text, one_of)
+                messages = [*messages, *_asked_again(text, one_of)]
         name = self._parse_agent(text)
         return _Proposal(name, text, "last_word" if name else "no_decision")
 
@@ -300,20 +309,6 @@ class Supervisor(ModelNode):
         if message := last_user_message(state.get(self.messages_key)):
             blocks.append(f"User: {message}")
         return "\n\n".join(blocks)
-
-    # Standing still.
-
-    def _progress(self, state: Mapping[str, Any], route: str) -> _Progress:
-        """Count how often ``route`` was chosen in a row while the slots stayed as they are."""
-        slots = _fingerprint(state, self._slots)
-        before = _Progress.of(state.get(self._progress_key), state.get(self.output_key))
-        stands = self._rounds(state) > 0 and before.agent == route and before.slots == slots
-        return _Progress(route, before.times + 1 if stands and self._slots else 1, slots)
-
-    def _remembered(self, progress: _Progress, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the update that keeps ``progress``: none where it is what is taken for granted."""
-        granted = progress == _Progress(progress.agent) and self._progress_key not in state
-        return {} if granted else {self._progress_key: progress._asdict()}
 
     # What the options name.
 
@@ -340,7 +335,8 @@ class Supervisor(ModelNode):
     @property
     def _pipeline(self) -> tuple[tuple[str, str], ...]:
         order = self.fill_order or ()
-        return tuple(order.items() if isinstance(order, Mapping) else map(tuple, order))
+        pairs = order.items() if isinstance(order, Mapping) else order
+        return tuple((agent, slot) for agent, slot in pairs)
 
     @property
     def _slots(self) -> tuple[str, ...]:
@@ -353,19 +349,20 @@ class Supervisor(ModelNode):
         return f"_{self.output_key}_progress"
 
     def _rounds(self, state: Mapping[str, Any]) -> int:
-        rounds = state.get(self.rounds_key)
-        is_count = isinstance(rounds, int) and not isinstance(rounds, bool) and rounds >= 0
-        return rounds if is_count else 0
+        stored = state.get(self.rounds_key)
+        if isinstance(stored, int) and not isinstance(stored, bool) and stored >= 0:
+            return stored
+        return 0
 
     def reads(self) -> Iterable[str] | None:
         """Return the keys of the conversation, the sections and the slots."""
-        if type(self).decide is not Supervisor.decide:
-            return None
-        return list(
-            dict.fromkeys(
-                key for key in (self.messages_key, *(self.sections or ()), *self._slots) if key
-            )
-        )
+        if (type(self).decide, type(self)._needs_model) != (
+            Supervisor.decide,
+            Supervisor._needs_model,
+        ):
+            return None  # a policy of its own may look at anything
+        keys = (self.messages_key, *(self.sections or ()), *self._slots)
+        return [key for key in dict.fromkeys(keys) if key]
 
     def writes(self) -> Iterable[str]:
         """Return the keys of the route, of the rounds, and of what guards against standing still."""
@@ -388,6 +385,8 @@ class Supervisor(ModelNode):
                 elif name not in self._agents:
                     hint = suggest(name, self._agents)
                     yield f"option {option!r} names {name!r}, which is not in agents.{hint}", option
+        if "" in (self.agents or ()):
+            yield "option 'agents' holds an empty name.", "agents"
         seen: dict[str, str] = {}
         for name in self.vocabulary:
             folded = folded_name(name)
@@ -399,35 +398,6 @@ class Supervisor(ModelNode):
             if folded in seen:
                 yield f"the names {seen[folded]!r} and {name!r} read the same in a reply.", "agents"
             seen[folded] = name
-
-
-class _Progress(NamedTuple):
-    """The agent chosen last, how often in a row, and the slots at that time ("": none filled)."""
-
-    agent: str
-    times: int = 1
-    slots: str = ""
-
-    @classmethod
-    def of(cls, stored: object, last: object) -> _Progress:
-        """Read the stored form; where it is not about the route chosen ``last``, that route once."""
-        last = last if isinstance(last, str) else ""
-        if isinstance(stored, Mapping) and stored.get("agent") == last:
-            times, slots = stored.get("times"), stored.get("slots")
-            if isinstance(times, int) and isinstance(slots, str):
-                return cls(last, times, slots)
-        return cls(last)
-
-
-def _fingerprint(state: Mapping[str, Any], slots: Iterable[str]) -> str:
-    filled = [[slot, state[slot]] for slot in slots if is_filled(state.get(slot))]
-    if not filled:
-        return ""
-    try:
-        written = json.dumps(filled, default=repr, skipkeys=True)
-    except (ValueError, RecursionError):  # a value that holds itself, or is nested very deeply
-        written = json.dumps([slot for slot, _ in filled])
-    return hashlib.sha256(written.encode()).hexdigest()[:16]
 
 
 def _asked_again(reply: str, one_of: str) -> list[Message]:

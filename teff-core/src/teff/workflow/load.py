@@ -15,7 +15,7 @@ from teff.runtime import Limits
 from teff.state import compile_reducers
 from teff.tool import Tool, default_tool_registry
 from teff.workflow.environment import Environment
-from teff.workflow.options import as_written, fields_of, read_options
+from teff.workflow.options import as_written, fields_of, plugin_class, read_options
 from teff.workflow.part import Part
 from teff.workflow.references import References
 from teff.workflow.steps import Steps
@@ -212,6 +212,8 @@ def _state(part: Part) -> tuple[dict[str, Any], dict[str, str]]:
         for key, entry in (part[section].entries() if section in part else {}).items():
             if section == "schema" and isinstance(entry.value, dict):
                 entry.check_keys(["reducer"], what=f"the schema of {key!r}")
+                if "reducer" not in entry:
+                    continue
                 entry = entry["reducer"]
             with entry.errors_here():
                 reducers[key] = entry.text()
@@ -229,22 +231,30 @@ def _tools(part: Part) -> tuple[Tool, ...]:
     """Read ``tools``: names, or mappings of a name and the options of the tool."""
     tools: dict[str, Tool] = {}
     for entry in part.elements():
-        config: dict[str, Any] = {}
-        named = entry
-        if isinstance(entry.value, dict):
-            entry.check_keys(["name", "config"], what="a tool")
-            if "name" not in entry:
-                raise entry.error("a tool needs a 'name'.")
-            named = entry["name"]
-            config = _if_there(entry, "config", lambda part: part.value, {})
-        with entry.errors_here():
-            name = named.text()
-            tool = (
-                default_tool_registry.create(name, config)
-                if config
-                else default_tool_registry.resolve(name)
-            )
+        tool = _tool(entry)
         if tool.name in tools:
-            raise named.error(f"two tools have the name {tool.name!r}.")
+            raise entry.error(f"two tools have the name {tool.name!r}.")
         tools[tool.name] = tool
     return tuple(tools.values())
+
+
+def _tool(part: Part) -> Tool:
+    if not isinstance(part.value, dict):
+        with part.errors_here():
+            return default_tool_registry.resolve(part.text())
+    part.check_keys(["name", "config"], what="a tool")
+    if "name" not in part:
+        raise part.error("a tool needs a 'name'.")
+    name, config = part["name"].text(), part.find("config")
+    options: dict[str, Any] = {}
+    if config is not None:
+        config.entries()
+        options = as_written(config.written, plugin_class("teff.tools", name))
+    try:
+        return default_tool_registry.create(name, options)
+    except ConfigError as error:
+        raise (config if error.path and config is not None else part["name"]).located(
+            error
+        ) from None
+    except (TypeError, ValueError) as error:  # from the code of a plugin
+        raise part.error(f"tool {name!r} refuses its options: {error}.") from error

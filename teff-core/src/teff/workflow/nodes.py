@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from teff.errors import ConfigError, TeffError
+from teff.errors import ConfigError
 from teff.flow import agent_step
 from teff.node import (
     LLM,
@@ -20,8 +20,7 @@ from teff.node import (
     Transform,
     default_registry,
 )
-from teff.plugins import catalogue
-from teff.workflow.options import as_written, fields_of
+from teff.workflow.options import as_written, fields_of, plugin_class
 from teff.workflow.part import Part
 from teff.workflow.references import References
 
@@ -83,7 +82,7 @@ def _type(part: Part, references: References) -> Node:
     options: dict[str, Any] = {}
     if config is not None:
         config.entries()
-        node_class = _class_of(name)
+        node_class = plugin_class("teff.nodes", name)
         options = as_written(config.written, node_class)
         # Only of these it is known what their options mean.
         if isinstance(node_class, type) and issubclass(node_class, (ModelNode, CommandNode)):
@@ -96,15 +95,6 @@ def _type(part: Part, references: References) -> Node:
         raise (config if error.path and config is not None else type_part).located(error) from None
     except (TypeError, ValueError) as error:  # from the code of a plugin
         raise type_part.error(f"node type {name!r} refuses its options: {error}.") from error
-
-
-def _class_of(name: str) -> Any:
-    """Return the class of a node type, to see the types of its options; else Any."""
-    try:
-        found = catalogue().load("teff.nodes", name)
-    except TeffError:  # registered in code; or not there, which making the node will say
-        return Any
-    return found if isinstance(found, type) else Any
 
 
 #: Idioms by name.

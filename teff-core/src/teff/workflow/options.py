@@ -7,7 +7,8 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Union
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, TeffError
+from teff.plugins import catalogue
 from teff.schema.annotations import class_fields, is_class_with_fields, plain_type
 from teff.schema.problems import Misfit
 from teff.schema.structure import structure
@@ -15,13 +16,26 @@ from teff.schema.words import is_mapping_type, is_sequence_type, is_set_type
 from teff.workflow.part import Part
 from teff.workflow.yaml import Written
 
-__all__ = ["Fields", "as_written", "fields_of", "read_options"]
+__all__ = ["Fields", "as_written", "fields_of", "plugin_class", "read_options"]
 
 #: Types of options by name.
 Fields = Mapping[str, Any]
 
 #: Where one of these is possible, a number is meant as a number.
 _NUMBERS = (int, float, Any, object)
+
+
+def plugin_class(group: str, name: str) -> Any:
+    """Return the class behind a name of the catalogue, to see the types of its options.
+
+    It is ``Any`` where the name stands for no class, or for nothing, which is left to whoever makes
+    the object to say.
+    """
+    try:
+        found = catalogue().load(group, name)
+    except TeffError:
+        return Any
+    return found if isinstance(found, type) else Any
 
 
 def fields_of(*sources: type | Callable[..., Any], without: Collection[str] = ()) -> dict[str, Any]:

@@ -86,10 +86,10 @@ class Part:
         ]
 
     def text(self) -> str:
-        """Return a text; a number without quotes is the text as it is written.
+        """Return a text; a number or a truth value without quotes is the text as it is written.
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: it is none of them.
         """
         if isinstance(self.value, str):
             return self.value

@@ -30,6 +30,9 @@ _ROLE = {
 def _agent(flow: Flow, part: Part, steps: Steps) -> None:
     options = steps.references.read(part, TOOL_LOOP, what=described(part))
     steps.references.expect_model(part, options, what=described(part))
+    if "id" in options:
+        for name in ("agent", "tool"):
+            steps.references.ids[f"{options['id']}/{name}"] = part
     flow.harness(**options)
 
 
@@ -102,6 +105,8 @@ def _team(flow: Flow, part: Part, steps: Steps) -> None:
     slots: dict[str, str] = {}
     for name, role in _required(part, "roles").entries().items():
         roles[name], slots[name] = _role(name, role, options, steps)
+    if "id" in options:
+        steps.references.ids[options["id"]] = part
     flow.team(
         options.pop("system", ""),
         roles=roles,

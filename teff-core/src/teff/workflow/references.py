@@ -42,6 +42,8 @@ class References:
     targets: list[tuple[str, Part]] = attrs.field(factory=list)
     #: The nodes that idioms made, and where.
     nodes: list[tuple[Node, Part]] = attrs.field(factory=list)
+    #: Where ids are given to nodes that a flow makes itself.
+    ids: dict[str, Part] = attrs.field(factory=dict)
 
     def read(self, part: Part, fields: Fields, *, what: str) -> dict[str, Any]:
         """Read the options of a step, and remember what they name; see `read_options`.
@@ -117,6 +119,8 @@ class References:
 
     def part_of(self, node_id: str, graph: Graph | None = None) -> Part | None:
         """Return the step that made the node with this id, where that is known."""
+        if node_id in self.ids:
+            return self.ids[node_id]
         node = graph.nodes.get(node_id) if graph is not None else None
         for made, part in self.nodes:
             if made is node or (made.id is not None and made.id == node_id):

@@ -145,6 +145,16 @@ class Workflow:
         """
         return list(self._findings({*known_keys, *self.initial}, default_provider, default_model))
 
+    def place_of(self, node_id: str) -> str:
+        """Return where the step stands that made a node, as ``flow.yaml:7:5``.
+
+        Where that is not known, it is the file alone.
+        """
+        part = self._references.part_of(node_id, self.graph)
+        if part is None:
+            return self._whole.file
+        return f"{part.file}:{part.place.line}:{part.place.column}"
+
     def hide(self, message: str) -> str:
         """Return a message without the values of environment variables that the file names."""
         return self._whole.environment.hide(message)

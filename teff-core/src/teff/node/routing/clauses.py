@@ -124,6 +124,8 @@ def clauses_of(text: str) -> list[Clause]:
                 here.append(Clause(part, _chosen(part), label, remark, depth > 0, asks))
                 if separator in (":", "=") and named:
                     here[-1] = _under_its_value(here[-1], sentence)
+            if found and here and here[0].alternative:
+                here.insert(0, found.pop())  # "... Or technical?"
             found += _joined(here, is_plan=bool(words.PLAN.search(sentence)))
             if boundary in ("(", ")"):
                 depth = max(0, depth + (1 if boundary == "(" else -1))

@@ -16,6 +16,7 @@ __all__ = ["read_json", "read_tags"]
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 20
 _DEEPEST = 8
+_LONGEST_KEY = 80
 
 _TAG = re.compile(
     r"<([^\W\d][\w.\-]{0,40})(?:\s[^<>]{0,200})?>([^<>]{0,2000})</\1\s?>|\\boxed\{([^{}]{0,200})\}"
@@ -83,7 +84,7 @@ def _choices(
             others |= beside
     elif isinstance(value, dict) and depth < _DEEPEST:
         for key, item in value.items():
-            label = fold(_spaced(key))
+            label = fold(_spaced(key[:_LONGEST_KEY]))
             if is_remark_label(label):
                 continue
             below, beside = _choices(item, names, read_text, depth=depth + 1)
