@@ -43,6 +43,9 @@ class Lead(Supervisor):
     def harness(self, ctx: ExecContext) -> Any:
         return self.script
 
+    def asks_model(self) -> None:
+        return None
+
 
 def lead(*replies: str, can_choose: bool = False, **options: Any) -> Lead:
     node = Lead(**options)
@@ -70,9 +73,12 @@ class Round:
         return str(event.data["decided_by"])
 
 
-def drive(node: Lead, agents: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
+def drive(
+    node: Lead, agents: Mapping[str, Any], state: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any], str | None]:
     """Run the loop to its end; return who ran, the final state, and the stop reason."""
-    current, ran = dict(state), []
+    current: dict[str, Any] = dict(state)
+    ran: list[str] = []
     while True:
         decided = Round(node, current)
         current |= decided.updates
@@ -147,8 +153,8 @@ def test_keys_can_be_renamed() -> None:
 
 
 def test_without_a_message_of_the_user_the_model_is_not_asked() -> None:
-    for state in ({}, {"messages": []}, {"messages": "hi"}, {"messages": [1, None]}):
-        decided = Round(lead(agents=["billing"]), state)
+    for messages in (None, [], "hi", [1, None]):
+        decided = Round(lead(agents=["billing"]), {"messages": messages})
         assert (decided.route, decided.stop_reason, decided.calls) == ("finish", "no_message", 0)
 
 
@@ -287,8 +293,9 @@ def test_without_slots_the_fallback_answers_only_before_an_agent_has_run() -> No
 
 
 def test_a_pipeline_runs_in_its_order_after_its_first_agent() -> None:
-    node = lead("a", fill_order=[("a", "x"), ("b", "y"), ("c", "z")])
-    fill = {name: lambda state, slot=slot: {slot: 0} for name, slot in node.fill_order or ()}
+    order = [("a", "x"), ("b", "y"), ("c", "z")]
+    node = lead("a", fill_order=order)
+    fill = {name: lambda state, slot=slot: {slot: 0} for name, slot in order}
     ran, _, reason = drive(node, fill, ASKED)
     assert (ran, reason, len(node.script.asked)) == (["a", "b", "c"], "fill_order", 1)
 
@@ -442,8 +449,16 @@ def test_a_policy_needs_no_vocabulary() -> None:
     assert Round(gate(), {"plan": "1."}).route == "gate"
 
 
-def test_what_a_policy_reads_is_not_known() -> None:
-    assert gate(agents=["a"]).reads() is None
+def test_what_a_policy_reads_and_whether_it_asks_is_not_known() -> None:
+    class Policy(Supervisor):
+        def _needs_model(self, state: Mapping[str, Any]) -> bool:
+            return False
+
+    assert Policy(agents=["a"]).reads() is None
+    assert Policy(agents=["a"]).asks_model() is None
+    assert Policy(agents=["a"], model="small").asks_model() == (None, "small")
+    assert Supervisor(agents=["a"]).asks_model() == (None, None)
+    assert Supervisor(agents=["a"], max_rounds=1).asks_model() is None
 
 
 # --- Options

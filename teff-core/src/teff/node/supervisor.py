@@ -274,7 +274,7 @@ class Supervisor(ModelNode):
 
     async def _ask(self, ctx: ExecContext, state: Mapping[str, Any], rounds: int) -> _Proposal:
         """Ask until a reply can be read, at most ``1 + max_reasks`` times."""
-        if not self._agents and type(self).decide is Supervisor.decide:
+        if not self._agents and not self._has_a_policy:
             raise ConfigError(
                 f"{self._described(self.id or ctx.node_id)} has no agents to choose from: "
                 "name them in agents, route_keys or fill_order.",
@@ -354,13 +354,24 @@ class Supervisor(ModelNode):
             return stored
         return 0
 
+    @property
+    def _has_a_policy(self) -> bool:
+        """Whether a subclass decides, and so may look at anything and ask nobody."""
+        cls = type(self)
+        return (
+            cls.decide is not Supervisor.decide or cls._needs_model is not Supervisor._needs_model
+        )
+
+    def asks_model(self) -> tuple[str | None, str | None] | None:
+        """Return the provider and the model that are named; None where no model need be asked."""
+        named = super().asks_model()
+        may_ask = type(self)._needs_model is Supervisor._needs_model and self.max_rounds > 1
+        return named if may_ask or named != (None, None) else None
+
     def reads(self) -> Iterable[str] | None:
         """Return the keys of the conversation, the sections and the slots."""
-        if (type(self).decide, type(self)._needs_model) != (
-            Supervisor.decide,
-            Supervisor._needs_model,
-        ):
-            return None  # a policy of its own may look at anything
+        if self._has_a_policy:
+            return None
         keys = (self.messages_key, *(self.sections or ()), *self._slots)
         return [key for key in dict.fromkeys(keys) if key]
 
