@@ -7,6 +7,7 @@ process, in CPU time; the median of the rounds is printed with the lowest and th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import statistics
 import sys
@@ -59,7 +60,7 @@ def chain(length: int) -> Graph:
     """Return ``length`` nodes in a row."""
     nodes = {f"step-{number}": Count() for number in range(length)}
     names = list(nodes)
-    edges = [Edge(first, second) for first, second in zip(names, names[1:], strict=False)]
+    edges = [Edge(first, second) for first, second in itertools.pairwise(names)]
     return Graph(nodes, edges, names[0])
 
 

@@ -13,7 +13,9 @@ __all__ = ["Answer", "ScriptedProvider", "call_tool"]
 
 #: What a script says to one request: a text, a whole reply, an error to raise, or a function of the
 #: request that gives one of these.
-Answer = str | ChatReply | BaseException | Callable[[ChatRequest], "str | ChatReply | BaseException"]
+Answer = (
+    str | ChatReply | BaseException | Callable[[ChatRequest], "str | ChatReply | BaseException"]
+)
 
 
 def call_tool(name: str, arguments: Mapping[str, Any] | None = None, *, id: str = "") -> ChatReply:
