@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from teff.conditions import quote
+from teff.conditions import compile_condition, quote
 from teff.flow.sub_flow import SubFlow
+from teff.graph.edge import Condition
 from teff.node import Node, make_function_node
 
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
 
-__all__ = ["Case", "Chain", "Stepable", "as_node", "as_nodes", "equals"]
+__all__ = ["Case", "Chain", "Stepable", "as_node", "as_nodes", "both", "equals"]
 
 #: What becomes one node: a node, a function ``(ctx, state)``, or a flow.
 Stepable: TypeAlias = "Node | Callable[..., Any] | Flow"
@@ -62,6 +63,20 @@ def as_nodes(chain: Chain) -> list[Node]:
     if isinstance(chain, Iterable) and not isinstance(chain, Node):
         return [as_node(step) for step in chain]
     return [as_node(chain)]
+
+
+def both(one: Condition, other: Condition) -> Condition:
+    """Return the condition that holds where both do.
+
+    >>> both("next_agent=finish", "urgent"), both(None, "urgent")
+    ('(next_agent=finish) and (urgent)', 'urgent')
+    """
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, str) and isinstance(other, str):
+        return f"({one}) and ({other})"
+    first, second = compile_condition(one), compile_condition(other)
+    return lambda state: first(state) and second(state)
 
 
 def equals(key: str, value: object, *, exact: bool = False) -> str:

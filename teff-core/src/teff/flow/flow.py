@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole, tool_loop
-from teff.flow.chain import Case, Chain, Stepable, as_node, as_nodes, equals
+from teff.flow.chain import Case, Chain, Stepable, as_node, as_nodes, both, equals
 from teff.flow.sub_flow import SubFlow
 from teff.flow.team import role_chain, team_supervisor
 from teff.graph import Edge, Graph
@@ -322,16 +322,22 @@ class Flow:
         return Graph(self._nodes, self._edges, entry, name=self.name, **self._options)
 
     def _add(self, node: Node, id: str | None) -> str:
-        name = id or node.id or f"{node.type or type(node).__name__}_{len(self._nodes) + 1}"
+        name = id or node.id or self._made_up_id(node)
         if name in self._nodes:
             raise ConfigError(f"two steps have the id {name!r}; give one of them another.")
         self._nodes[name] = node
         return name
 
+    def _made_up_id(self, node: Node) -> str:
+        kind, number = node.type or type(node).__name__, len(self._nodes) + 1
+        while f"{kind}_{number}" in self._nodes:
+            number += 1
+        return f"{kind}_{number}"
+
     def _connect(self, target: str, when: Condition = None) -> None:
         """Lead every open end to ``target``."""
         for source, condition in self._open:
-            self._edges.append(Edge(source, target, condition if when is None else when))
+            self._edges.append(Edge(source, target, both(condition, when)))
 
     def _chain(self, steps: Sequence[tuple[Node, str | None]], *, when: Condition = None) -> None:
         for node, given in steps:

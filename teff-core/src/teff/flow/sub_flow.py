@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from teff.errors import ConfigError
 from teff.graph import Graph
 from teff.graph.running import run_nested
 from teff.node import Node
 from teff.runtime import ExecContext, Frame
 from teff.state import DELETE, Append, Overwrite
+
+if TYPE_CHECKING:
+    from teff.flow.flow import Flow
 
 __all__ = ["SubFlow"]
 
@@ -23,7 +27,7 @@ class SubFlow(Node):
     comes back as what was added to it, so nothing doubles, whatever reducer a key has.
 
     Args:
-        graph: what to run.
+        graph: what to run, a graph or a flow.
         input_map: from keys of its state to keys of the state outside; without one it starts from
             the whole state.
         output_map: from keys outside to keys of its state; without one every change comes back.
@@ -41,14 +45,17 @@ class SubFlow(Node):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Flow,
         input_map: Mapping[str, str] | None = None,
         output_map: Mapping[str, str] | None = None,
         *,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
-        self.graph = graph
+        compile_flow = getattr(graph, "compile", None)
+        if compile_flow is None:
+            raise ConfigError(f"a SubFlow needs a Graph or a Flow, not {type(graph).__name__}.")
+        self.graph: Graph = compile_flow()
         self.input_map = input_map
         self.output_map = output_map
 
@@ -101,6 +108,10 @@ class SubFlow(Node):
                 return None
             written |= set(keys)
         return written
+
+    def signature(self) -> Any:
+        """Return the signature of the graph inside."""
+        return {"type": self.type, "graph": self.graph.plan.signature}
 
     def children(self) -> Iterable[Node]:
         """Return the nodes of the graph."""

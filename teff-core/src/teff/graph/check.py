@@ -87,10 +87,15 @@ def _required(node: str, what: str, value: str | None) -> str:
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Give each node, and the nodes that it runs itself, at any depth."""
-    for node in nodes:
-        yield node
-        yield from walk(node.children())
+    """Give each node once, and the nodes that it runs itself, at any depth."""
+    seen: set[int] = set()
+    ahead = list(nodes)
+    while ahead:
+        node = ahead.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            ahead += node.children()
 
 
 def _unknown_targets(graph: Graph) -> Iterator[Problem]:

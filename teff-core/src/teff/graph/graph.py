@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
+from teff.errors import ConfigError
 from teff.graph.check import Problem, check_graph, check_models_and_tools
 from teff.graph.draw import draw_mermaid
 from teff.graph.edge import Edge
@@ -75,6 +76,7 @@ class Graph:
         default_model: str | None = None,
         limits: Limits | None = None,
     ) -> None:
+        _check_parts(nodes, edges)
         self.name = name
         self.nodes: Mapping[str, Node] = MappingProxyType(dict(nodes))
         self.edges: tuple[Edge, ...] = tuple(edges)
@@ -178,3 +180,23 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r} of {len(self.nodes)} nodes>"
+
+
+def _check_parts(nodes: object, edges: object) -> None:
+    """Refuse what is no mapping of nodes, or no list of edges."""
+    if not isinstance(nodes, Mapping):
+        raise ConfigError(f"nodes must be a dict from id to node, not {type(nodes).__name__}.")
+    for name, node in nodes.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"the id of a node must be text, not {name!r}.")
+        if not isinstance(node, Node):
+            raise ConfigError(
+                f"node {name!r} is a {type(node).__name__}; give a Node, or a function made into "
+                "one with make_function_node().",
+                path=name,
+            )
+    if not isinstance(edges, Iterable):
+        raise ConfigError(f"edges must be a list of Edge(...), not {type(edges).__name__}.")
+    for edge in edges:
+        if not isinstance(edge, Edge):
+            raise ConfigError(f"{edge!r} is no edge: write Edge(source, target, condition).")

@@ -19,12 +19,13 @@ from teff.runtime import (
     Frame,
     LimitSignal,
     PauseSignal,
-    Question,
     StepContext,
+    as_failure,
     read_result,
+    uninterrupted,
 )
 from teff.runtime.events import NOTHING, new_event
-from teff.state import merge_into
+from teff.state import effects_of, merge_into
 
 __all__ = ["run_frame"]
 
@@ -46,12 +47,12 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     run, state, visits, reducers = frame.run, frame.state, frame.visits, frame.reducers
     emit, journal, timeout, max_steps = run.emit, run.journal, run.node_timeout, run.max_steps
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
-    started, path = 0.0, ""
+    started, path, deadline = 0.0, "", run.deadline
     step = None if frame.position is None else plan.steps[frame.position]
     slice_end = clock() + _SLICE
     while step is not None:
         if run.steps >= max_steps:
-            raise LimitSignal("max_steps")
+            raise run.reached("max_steps")
         run.steps += 1
         visits[step.id] = visit = visits.get(step.id, 0) + 1
         view = state.copy()
@@ -64,88 +65,121 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
                 await waiting
         elif journal is not None:
             started = wall_clock()
-        goto: Any = None
+        updates: Mapping[str, Any] = NOTHING
+        given: Mapping[str, Any]
         try:
-            if timeout is None:
+            if timeout is None or step.is_composite:
                 result = await step.execute(ctx, view)
             else:
-                async with asyncio.timeout(timeout):
-                    result = await step.execute(ctx, view)
-            if ctx.paused:
-                raise PauseSignal
-            updates: Mapping[str, Any]
+                result = await _within(timeout, step, ctx, view)
+            if run.interrupted and (pending := ctx.pending()) is not None:
+                raise pending
             if type(result) is dict and result is not view:
-                updates = result
+                given, goto = result, None
             else:
-                updates, goto = read_result(result, ctx, state, reducers)
-            if updates:
-                merge_into(state, updates, reducers)
-        except Exception as error:
-            updates, goto = await _recover(step, ctx, error, started)
-            merge_into(state, updates, reducers)
-        except (LimitSignal, asyncio.CancelledError):
-            if ctx.partial:
-                merge_into(state, ctx.partial, reducers)
-            raise
-        if ctx.stop_reason is not None:
-            frame.reason = ctx.stop_reason or None
+                given, goto = read_result(result, ctx, state, reducers)
+            if given:
+                merge_into(state, given, reducers)
+                updates = given
+            following, label = step.next, None
+            if goto is not None:
+                following = _follow_command(plan, step, ctx, goto)
+            elif following is None:
+                for test, target, text in step.edges:
+                    if test(state):
+                        following, label = target, text
+                        break
+        except BaseException as raised:
+            recovered, caught_by = await _recover(step, ctx, raised, started)
+            merge_into(state, recovered, reducers)
+            updates = {**updates, **recovered}
+            following, label = (caught_by, None) if caught_by else _first_match(step, state)
 
-        following, label = step.next, None
-        if goto is not None:
-            following = _follow_command(plan, step, frame, goto)
-        elif following is None:
-            for test, target, text in step.edges:
-                if test(state):
-                    following, label = target, text
-                    break
-            else:
-                frame.reason = frame.reason or ("no_edge_matched" if step.edges else "end")
-        frame.position = following.id if following is not None else None
-
+        reason = frame.reason if ctx.stop_reason is None else ctx.stop_reason or None
+        if following is None and reason is None:
+            reason = "no_edge_matched" if step.edges else "end"
+        position = None if following is None else following.id
         if journal is not None:
-            await _record(frame, step, ctx, updates, started)
+            await _record(frame, step, ctx, updates, position, reason, started)
+        frame.reason, frame.position = reason, position
         if emit is not None:
             ended = wall_clock()
             data = {"duration_ms": (ended - started) * 1000.0, "keys": tuple(updates)}
             waiting = emit(new_event(("node_end", step.id, step.type, path, data, ended)))
             if waiting is not None:
                 await waiting
-            data = {"target": frame.position, "condition": label}
+            data = {"target": position, "condition": label}
             waiting = emit(new_event(("edge", step.id, step.type, path, data, ended)))
             if waiting is not None:
                 await waiting
         step = following
-        if clock() >= slice_end:
+        now = clock()
+        if now >= slice_end:
+            if now >= deadline and step is not None:
+                raise run.reached("deadline")
             await asyncio.sleep(0)
             slice_end = clock() + _SLICE
     return frame.reason or "end"
 
 
+async def _within(seconds: float, step: Step, ctx: StepContext, view: dict[str, Any]) -> Any:
+    """Execute a node, and fail where it takes longer."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await step.execute(ctx, view)
+    except TimeoutError as error:
+        if limit.expired() and not error.args:
+            raise TimeoutError(f"node {step.id!r} took longer than {seconds:g} seconds") from None
+        raise
+
+
 async def _record(
-    frame: Frame, step: Step, ctx: StepContext, updates: Mapping[str, Any], started: float
+    frame: Frame,
+    step: Step,
+    ctx: StepContext,
+    updates: Mapping[str, Any],
+    position: str | None,
+    reason: str | None,
+    started: float,
 ) -> None:
-    """Write a finished step into the journal: its updates and where it went next, in one record."""
+    """Write a finished step into the journal: what it did and where it went, in one record."""
     journal = frame.run.journal
     assert journal is not None  # noqa: S101  # the caller looked
-    await journal.record_step(
+    record = journal.record_step(
         frame.path,
         node=step.id,
-        updates=updates,
-        next=frame.position,
-        reason=frame.reason,
+        effects=effects_of(updates, frame.state, frame.reducers),
+        next=position,
+        reason=reason,
         times=(started, time.time()),
     )
+    # A cancellation waits: the step is recorded as a whole, or was never begun.
+    await uninterrupted(record)
     await ctx.emit("checkpoint", {"path": ctx.path, "kind": "step"})
 
 
 async def _recover(
-    step: Step, ctx: StepContext, error: Exception, started: float
-) -> tuple[Mapping[str, Any], Any]:
-    """Return the updates and the target that follow a failure; raise where nothing catches it."""
-    if ctx.paused:
-        raise PauseSignal from error
-    if isinstance(error, GraphInterrupt):
-        return await _answered(ctx, error), None
+    step: Step, ctx: StepContext, raised: BaseException, started: float
+) -> tuple[Mapping[str, Any], Step | None]:
+    """Return the updates that follow a failure, and the step that takes it (None: the edges lead on).
+
+    Raises:
+        Signal: the run has paused or reached a limit.
+        BaseException: nothing takes the failure, or the run was cancelled.
+    """
+    await ctx.settle(cancel=not isinstance(ctx.pending(), PauseSignal))
+    try:
+        if isinstance(raised, GraphInterrupt) and ctx.pending() is None:
+            return {raised.key: await ctx.answer_to(raised)}, None
+        error = as_failure(ctx, raised)
+    except PauseSignal:
+        ctx.run.steps -= 1  # it will be executed again, and counted then
+        raise
+    except (LimitSignal, asyncio.CancelledError):
+        if ctx.partial:
+            merge_into(ctx.frame.state, ctx.partial, ctx.frame.reducers)
+        raise
     await ctx.emit(
         "node_error",
         {
@@ -163,7 +197,14 @@ async def _recover(
         error.add_note(f"{_NOTE} {step.id!r} ({step.type}) at {ctx.path}")
         raise error
     described = NodeError.from_exception(error, node=step.id, path=ctx.path)
-    return {"error": described.to_state()}, step.on_error.id
+    return {"error": described.to_state()}, step.on_error
+
+
+def _first_match(step: Step, state: Mapping[str, Any]) -> tuple[Step | None, str | None]:
+    if step.next is not None:
+        return step.next, None
+    ways = ((target, text) for test, target, text in step.edges if test(state))
+    return next(ways, (None, None))
 
 
 def _was_told(error: Exception) -> bool:
@@ -171,23 +212,11 @@ def _was_told(error: Exception) -> bool:
     return any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ()))
 
 
-async def _answered(ctx: StepContext, asked: GraphInterrupt) -> Mapping[str, Any]:
-    """Treat a node that raised `GraphInterrupt` as one that asks and stores the answer."""
-    question = Question(
-        id=f"{ctx.path}:{asked.key}",
-        key=asked.key,
-        prompt=asked.prompt,
-        path=ctx.path,
-        node_id=ctx.node_id,
-    )
-    return {asked.key: await ctx.ask(question)}
-
-
-def _follow_command(plan: Plan, step: Step, frame: Frame, goto: Any) -> Step | None:
+def _follow_command(plan: Plan, step: Step, ctx: StepContext, goto: Any) -> Step | None:
     if goto is Command.STOP:
-        frame.reason = "command_stop"
+        ctx.set_stop_reason("command_stop")
         return None
-    target = plan.steps.get(goto)
+    target = plan.steps.get(goto) if isinstance(goto, str) else None
     if target is None:
         raise WorkflowError(
             f"node {step.id!r} wants to go to {goto!r}, which is no node of the graph."

@@ -34,7 +34,8 @@ class RunOptions(TypedDict, total=False):
     on_limit: Literal["stop", "raise"]
     #: The older name of ``Limits.max_steps``, counted for this call alone.
     max_iterations: int
-    #: Seconds for each execution of a node; then it fails with ``TimeoutError``.
+    #: Seconds for each execution of a node; then it fails with ``TimeoutError``. A sub-flow has no
+    #: such bound, its nodes have.
     node_timeout: float
     checkpointer: Checkpointer
     #: The id of the run in the checkpointer.
@@ -53,12 +54,21 @@ def check_options(options: RunOptions) -> None:
 
     Raises:
         TypeError: an unknown option.
-        ConfigError: a checkpointer without an id, or an id or answers without a checkpointer.
+        ConfigError: a checkpointer without an id, an id or answers without a checkpointer, or a
+            value that makes no sense.
     """
     unknown = options.keys() - RunOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(sorted(RunOptions.__annotations__))
         raise TypeError(f"run() takes no {', '.join(sorted(unknown))}; it takes {known}")
+    timeout: object = options.get("node_timeout")
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        raise ConfigError(f"node_timeout must be a number of seconds above 0, not {timeout!r}.")
+    if options.get("on_limit", "stop") not in ("stop", "raise"):
+        raise ConfigError(f"on_limit is 'stop' or 'raise', not {options['on_limit']!r}.")
+    limits: object = options.get("limits")
+    if limits is not None and not isinstance(limits, Limits):
+        raise ConfigError(f"limits must be a Limits(...), not {type(limits).__name__}.")
     if options.get("checkpointer") is not None and not options.get("checkpoint_id"):
         raise ConfigError("a run with a checkpointer needs a checkpoint_id to find it by.")
     if options.get("checkpointer") is None and options.get("checkpoint_id"):
@@ -67,14 +77,14 @@ def check_options(options: RunOptions) -> None:
         raise ConfigError("resume= needs the checkpointer that holds the paused run.")
 
 
-def tool_pool(given: Iterable[Tool | Callable[..., Any]]) -> dict[str, Tool]:
+def tool_pool(given: Iterable[Tool | Callable[..., Any]] | None) -> dict[str, Tool]:
     """Return the tools of a run by name; typed functions are made into tools.
 
     Raises:
         ConfigError: two of them have one name.
     """
     pool: dict[str, Tool] = {}
-    for tool in given:
+    for tool in given or ():
         made = tool if isinstance(tool, Tool) else FunctionTool(tool)
         if made.name in pool:
             raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")

@@ -21,15 +21,17 @@ class Step(Place):
 
     Attributes:
         next: the next step where the first edge is unconditional.
+        is_composite: whether the node runs nodes of its own.
         edges: else the ways out: ``(test, target, label)``; looked at in order.
         on_error: where a failure leads, or None.
     """
 
-    __slots__ = ("edges", "execute", "next", "on_error")
+    __slots__ = ("edges", "execute", "is_composite", "next", "on_error")
 
     def __init__(self, id: str, node: Node) -> None:
         super().__init__(id, node.type or type(node).__name__)
         self.execute = node.execute
+        self.is_composite = next(iter(node.children()), None) is not None
         self.next: Step | None = None
         self.edges: tuple[tuple[_Test, Step, str | None], ...] = ()
         self.on_error: Step | None = None
@@ -124,6 +126,6 @@ def _signature(
 ) -> dict[str, Any]:
     return {
         "entry": entry_point,
-        "nodes": {name: node.type for name, node in nodes.items()},
+        "nodes": {name: node.signature() for name, node in nodes.items()},
         "edges": [[edge.source_id, edge.target_id, edge.label] for edge in edges],
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from teff.errors import GraphInterrupt, LimitReached, RunFinished
+from teff.checkpoint import RunState
+from teff.errors import CheckpointError, ConfigError, GraphInterrupt, LimitReached, RunFinished
 from teff.graph.hooks import hook_listener
 from teff.graph.loop import run_frame
 from teff.graph.options import RunOptions, check_options, model_defaults, tool_pool
@@ -27,8 +28,8 @@ from teff.runtime import (
     new_run_id,
     open_journal,
     tell_all,
+    uninterrupted,
 )
-from teff.runtime.journal import require_input
 from teff.state import compile_reducers, freeze, thaw
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class _Outcome:
     status: Status
     stop_reason: str
     error: BaseException | None = None
+    limit: str | None = None
 
 
 async def run_graph(
@@ -52,37 +54,33 @@ async def run_graph(
 ) -> RunResult:
     """Run ``graph``; see `Graph.run`."""
     check_options(options)
+    if state is not None and not isinstance(state, Mapping):
+        raise ConfigError(f"the state must be a dict, not {type(state).__name__}.")
+    reducers = compile_reducers({**graph.reducers, **(options.get("reducers") or {})})
     journal = await _open(graph, options)
-    status: Status | Literal["running"] = "running"
+    left: RunState = "running" if journal is None else journal.state
     try:
-        if journal is not None:
-            recorded = await _begin(journal, state, options)
-            if recorded is not None:
-                status = recorded.status
-                return recorded
         run = _make_run(graph, options, journal)
-        graph.check_run(run, model_defaults(graph, options))
-        if journal is not None and not journal.signature:
-            await journal.record_start(state or {}, graph.plan.signature)
+        if journal is not None:
+            ended = _already_ended(journal, run, state, options)
+            if ended is not None:
+                await run.tell("run_end", _end_data(ended, ended))
+                if ended.status == "paused":
+                    raise _interrupt(journal.questions, options["checkpoint_id"], ended)
+                return ended
+        defaults = model_defaults(graph, options)
+        graph.check_run(run, defaults)
+        answered = await _record_beginning(graph, journal, run, state, options)
         start = journal.input if journal is not None else state or {}
-        frame = Frame(
-            run,
-            "",
-            start,
-            entry=graph.plan.entry,
-            reducers=compile_reducers({**graph.reducers, **options.get("reducers", {})}),
-            defaults=model_defaults(graph, options),
-        )
-        await run.tell("run_start", {"run_id": run.id, "resumed": bool(run.steps)})
-        outcome = await _drive(graph, frame)
-        status = outcome.status
-        return await _finish(frame, outcome, options)
-    except GraphInterrupt:
-        status = "paused"
-        raise
+        frame = Frame(run, "", start, entry=graph.plan.entry, reducers=reducers, defaults=defaults)
+        left = "running"
+        outcome = await _drive(graph, frame, answered)
+        result = await uninterrupted(_close(frame, outcome, options))
+        left = result.status
+        return _returned(run, result, options)
     finally:
         if journal is not None:
-            await asyncio.shield(journal.close(status))
+            await uninterrupted(journal.close(left))
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:
@@ -97,49 +95,66 @@ async def _open(graph: Graph, options: RunOptions) -> Journal | None:
     )
 
 
-async def _begin(
-    journal: Journal, state: Mapping[str, Any] | None, options: RunOptions
+def _already_ended(
+    journal: Journal, run: Run, state: Mapping[str, Any] | None, options: RunOptions
 ) -> RunResult | None:
-    """Bring the journal and the call together; return the recorded result of a finished run."""
-    run_id = options["checkpoint_id"]
+    """Return the result of a stored run that ended, or that waits for an answer; else None.
+
+    Raises:
+        RunFinished: it is asked to go on with something that does not belong to it.
+        CheckpointError: there are answers, but no run.
+    """
     resuming = "resume" in options
     if not journal.signature:
         if resuming:
-            require_input(journal, run_id)
-        return None
-    if state and freeze(dict(state)) != journal.input:
-        ended = journal.end is not None and journal.end["final"]
-        raise RunFinished(
-            f"run {run_id!r} {'has ended' if ended else 'is under way'} with another input: "
-            "go on without a state, or start a run with a new id",
-            run_id=run_id,
-        )
-    if journal.end is not None and journal.end["final"]:
-        if resuming:
-            raise RunFinished(
-                f"run {run_id!r} has ended; there is nothing to resume", run_id=run_id
+            raise CheckpointError(
+                f"there is no run {run.id!r} to resume: start it first, without resume=",
+                run_id=run.id,
             )
-        return _recorded_result(journal, run_id)
-    if resuming:
-        await journal.record_answers(match_answers(options["resume"], journal.questions))
-    elif journal.questions:
-        raise _interrupt(journal.questions, run_id, None)
+        return None
+    ended = journal.end is not None and bool(journal.end["final"])
+    if state and freeze(dict(state)) != journal.input:
+        raise RunFinished(
+            f"run {run.id!r} {'has ended' if ended else 'is under way'} with another input: "
+            "go on without a state, or start a run with a new id",
+            run_id=run.id,
+        )
+    if ended and resuming:
+        raise RunFinished(f"run {run.id!r} has ended; there is nothing to resume", run_id=run.id)
+    if ended and journal.end is not None:
+        return _result(run, journal.end["state"], _stored_outcome(journal.end), options)
+    if journal.questions and not resuming:
+        paused = _Outcome(status="paused", stop_reason="interrupt")
+        return _result(run, journal.input, paused, options)
     return None
 
 
-def _recorded_result(journal: Journal, run_id: str) -> RunResult:
-    assert journal.end is not None  # noqa: S101  # the caller looked
-    run = Run(run_id=run_id, journal=journal)
-    return RunResult(
-        thaw(dict(journal.end["state"])),
-        run_id=run_id,
-        status=journal.end["status"],
-        stop_reason=journal.end["stop_reason"],
-        usage=run.usage,
-        steps=run.steps,
-        duration_ms=journal.totals["elapsed"] * 1000.0,
-        durable=True,
-    )
+def _stored_outcome(end: Mapping[str, Any]) -> _Outcome:
+    return _Outcome(status=end["status"], stop_reason=end["stop_reason"])
+
+
+async def _record_beginning(
+    graph: Graph,
+    journal: Journal | None,
+    run: Run,
+    state: Mapping[str, Any] | None,
+    options: RunOptions,
+) -> list[str]:
+    """Record the input of a new run, or the answers to one that goes on; return the keys answered."""
+    if journal is None:
+        return []
+    if not journal.signature:
+        await journal.record_start(
+            state or {},
+            signature=graph.plan.signature,
+            limits=attrs.asdict(run.limits),
+        )
+    if "resume" not in options:
+        return []
+    questions = {question.id: question.key for question in journal.questions}
+    answers = match_answers(options["resume"], journal.questions)
+    await journal.record_answers(answers)
+    return [questions[answered] for answered in answers]
 
 
 def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run:
@@ -158,7 +173,7 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
         run_id=run_id,
         owner=options.get("owner", "default"),
         checkpoint_id=options.get("checkpoint_id"),
-        limits=options.get("limits") or graph.limits,
+        limits=_limits(graph, options, journal),
         tools=tool_pool(options.get("tools", ())),
         emit=tell_all(listeners),
         hooks=hooks,
@@ -171,73 +186,94 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     return run
 
 
-async def _drive(graph: Graph, frame: Frame) -> _Outcome:
+def _limits(graph: Graph, options: RunOptions, journal: Journal | None) -> Limits | None:
+    """Return the bounds of this call, else those that the run was started with, or the graph's."""
+    if (given := options.get("limits")) is not None:
+        return given
+    if journal is not None and journal.signature:
+        return Limits(**journal.limits)
+    return graph.limits
+
+
+async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> _Outcome:
     run = frame.run
     limit = run.limits.deadline
     remaining = None if limit is None else max(0.0, limit - run.elapsed)
     deadline = asyncio.timeout(remaining)
     try:
         async with deadline:
+            await run.tell("run_start", {"run_id": run.id, "resumed": bool(frame.visits)})
+            if answered:
+                await run.tell("interrupt_resume", {"keys": list(answered)})
             reason = await run_frame(graph.plan, frame)
     except PauseSignal:
         return _Outcome(status="paused", stop_reason="interrupt")
     except LimitSignal as signal:
-        return await _stopped(run, signal.reason)
+        return _Outcome(status="stopped", stop_reason=signal.reason, limit=signal.reason)
     except asyncio.CancelledError as error:
         return _Outcome(status="cancelled", stop_reason="cancelled", error=error)
-    except Exception as error:
+    except BaseException as error:
         if isinstance(error, TimeoutError) and deadline.expired():
-            return await _stopped(run, "deadline")
+            return _Outcome(status="stopped", stop_reason="deadline", limit="deadline")
         return _Outcome(status="failed", stop_reason="error", error=error)
     stopped = reason in _BOUNDS or reason == "command_stop"
     return _Outcome(status="stopped" if stopped else "finished", stop_reason=reason)
 
 
-async def _stopped(run: Run, reason: str) -> _Outcome:
-    await run.tell("limit", {"reason": reason})
-    return _Outcome(status="stopped", stop_reason=reason)
-
-
-async def _finish(frame: Frame, outcome: _Outcome, options: RunOptions) -> RunResult:
-    """Record and tell how the run ended; return its result, or raise what its caller must see."""
+async def _close(frame: Frame, outcome: _Outcome, options: RunOptions) -> RunResult:
+    """Record and tell how the run ended."""
     run, journal = frame.run, frame.run.journal
-    result = RunResult(
-        thaw(frame.state),
+    result = _result(run, frame.state, outcome, options)
+    if journal is not None:
+        if outcome.status == "paused":
+            await journal.record_pause(list(run.questions.values()))
+        else:
+            final = frame.position is None and outcome.status in ("finished", "stopped")
+            ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
+            await journal.record_end({**ended, "state": frame.state} if final else ended)
+    if outcome.limit is not None:
+        await run.tell("limit", {"reason": outcome.limit})
+    await run.tell("run_end", _end_data(result, frame.state))
+    run.closed = True
+    return result
+
+
+def _result(
+    run: Run, state: Mapping[str, Any], outcome: _Outcome, options: RunOptions
+) -> RunResult:
+    store = options.get("checkpointer")
+    return RunResult(
+        {key: thaw(value) for key, value in state.items()},
         run_id=run.id,
         status=outcome.status,
         stop_reason=outcome.stop_reason,
         usage=run.usage,
         steps=run.steps,
         duration_ms=run.elapsed * 1000.0,
-        durable=journal is not None and options["checkpointer"].durability != "exit",
+        durable=store is not None and store.durability != "exit",
         error=outcome.error,
     )
-    if journal is not None:
-        if outcome.status == "paused":
-            await journal.record_pause(list(run.questions.values()))
-        else:
-            final = frame.position is None
-            ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
-            await journal.record_end({**ended, "state": frame.state} if final else ended)
-    await run.tell("run_end", _end_data(result))
-    if outcome.status == "paused":
+
+
+def _returned(run: Run, result: RunResult, options: RunOptions) -> RunResult:
+    """Return the result, or raise what the caller of the run must see."""
+    if result.status == "paused":
         raise _interrupt(list(run.questions.values()), options.get("checkpoint_id"), result)
-    if outcome.error is not None:
-        raise outcome.error
-    is_limit = outcome.status == "stopped" and outcome.stop_reason in Limits.names()
-    if is_limit and options.get("on_limit") == "raise":
-        raise LimitReached(outcome.stop_reason, result=result)
+    if result.error is not None:
+        raise result.error
+    if result.stop_reason in Limits.names() and options.get("on_limit") == "raise":
+        raise LimitReached(result.stop_reason, result=result)
     return result
 
 
-def _end_data(result: RunResult) -> dict[str, Any]:
+def _end_data(result: RunResult, state: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "status": result.status,
         "stop_reason": result.stop_reason,
         "usage": result.usage,
         "steps": result.steps,
         "duration_ms": result.duration_ms,
-        "state": dict(result),
+        "state": freeze(dict(state)),
     }
     if result.error is not None:
         data["error"] = str(result.error)
@@ -277,12 +313,10 @@ async def run_nested(
         entry=graph.plan.entry,
         reducers={**ctx.frame.reducers, **compile_reducers(graph.reducers)},
         defaults=ctx.frame.defaults.filled_from(graph.defaults),
+        around=ctx,
     )
     try:
         ended = await run_frame(graph.plan, frame)
-    except PauseSignal:
-        ctx.paused = True
-        raise
     except (LimitSignal, asyncio.CancelledError):
         ctx.keep(keep(frame))
         raise

@@ -160,7 +160,7 @@ class Harness:
         async def ask() -> dict[str, Any]:
             return reply_to_json(await self._ask(request, live=live, on_token=on_token))
 
-        key = f"llm/{self._ctx.number('llm')}"
+        key = f"llm:{self._ctx.number('llm')}"
         return reply_from_json(await self._ctx.once(key, ask))
 
     async def _ask(

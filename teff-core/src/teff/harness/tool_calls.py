@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
+from teff.errors import GraphInterrupt
 from teff.messages import ToolCall
 from teff.runtime import ExecContext, Question, Signal
 from teff.tool import Tool, ToolResult, default_tool_registry, execute_call, scope_tools
@@ -78,8 +79,8 @@ async def run_tool_calls(
 
     async def carry_out(number: int, call: ToolCall) -> ToolResult:
         async with gate:
-            key = f"{round_number}.{number}/{call.id}"
-            return await _carry_out(ctx, key, call, by_name, state=state, options=options)
+            part = ctx.part(f"tool:{round_number}.{number}:{call.id}")
+            return await _carry_out(part, call, by_name, state=state, options=options)
 
     outcomes = await asyncio.gather(
         *(carry_out(number, call) for number, call in enumerate(calls, 1)),
@@ -100,17 +101,17 @@ async def run_tool_calls(
 
 async def _carry_out(
     ctx: ExecContext,
-    key: str,
     call: ToolCall,
     tools: Mapping[str, Tool],
     *,
     state: Mapping[str, Any],
     options: ToolOptions,
 ) -> ToolResult:
+    """Carry out one call; ``ctx`` is its own, so its keys and questions reach no other call."""
     if call.name == options.human_key and call.name not in tools:
-        answer = await ctx.ask(_question(ctx, key, options.human_key, _asked(call)))
+        answer = await ctx.ask(_question(ctx, options.human_key, _asked(call)))
         return ToolResult(call=call, text=str(answer))
-    if not await _is_approved(ctx, key, call, options.approval):
+    if not await _is_approved(ctx, call, options.approval):
         return ToolResult(call=call, text=f"The call of {call.name!r} was declined.", error=True)
     await ctx.emit(
         "tool_call", {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
@@ -118,18 +119,22 @@ async def _carry_out(
 
     async def run() -> dict[str, Any]:
         ctx.run.count_tool_call()
-        result = await execute_call(
-            call,
-            tools,
-            state=state,
-            ctx=ctx,
-            error_mode=options.error_mode,
-            timeout=options.timeout,
-        )
+        try:
+            result = await execute_call(
+                call,
+                tools,
+                state=state,
+                ctx=ctx,
+                error_mode=options.error_mode,
+                timeout=options.timeout,
+            )
+        except GraphInterrupt as asked:
+            result = ToolResult(call=call, text=str(await ctx.answer_to(asked)))
+        if (pending := ctx.pending()) is not None:
+            raise pending  # the tool has caught a pause or a limit
         return {"text": result.text, "error": result.error, "duration": result.duration}
 
-    recorded = await ctx.once(f"tool/{key}", run)
-    result = ToolResult(call=call, **recorded)
+    result = ToolResult(call=call, **await ctx.once("result", run))
     await ctx.emit(
         "tool_result",
         {
@@ -143,24 +148,23 @@ async def _carry_out(
     return result
 
 
-async def _is_approved(ctx: ExecContext, key: str, call: ToolCall, policy: ApprovalPolicy) -> bool:
-    decision = await decide(policy, call)
+async def _is_approved(ctx: ExecContext, call: ToolCall, policy: ApprovalPolicy) -> bool:
+    async def ask_policy() -> str:
+        return await decide(policy, call)
+
+    # Decided once: a policy that changes its mind cannot overrule a person's answer.
+    decision = await ctx.once("approval", ask_policy)
     if decision == "pause":
         prompt = f"May {call.name!r} be called with {dict(call.arguments)!r}?"
-        answer = await ctx.ask(_question(ctx, key, "tool_approval", prompt))
+        answer = await ctx.ask(_question(ctx, "tool_approval", prompt))
         # Whatever is no clear yes is a no.
         return answer is True or (isinstance(answer, str) and answer.strip() == "approve")
     return decision == "approve"
 
 
-def _question(ctx: ExecContext, call_key: str, name: str, prompt: str) -> Question:
-    # The id holds the key of the call, so an answer can reach no other call.
+def _question(ctx: ExecContext, key: str, prompt: str) -> Question:
     return Question(
-        id=f"{ctx.path}:{name}:{call_key}",
-        key=name,
-        prompt=prompt,
-        path=ctx.path,
-        node_id=ctx.node_id,
+        id=f"{ctx.path}:{key}", key=key, prompt=prompt, path=ctx.path, node_id=ctx.node_id
     )
 
 

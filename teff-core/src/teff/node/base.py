@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -61,6 +61,12 @@ class Node:
 
     id: str | None = None
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Give every node an id and options, also one whose ``__init__`` does not call ours."""
+        node = super().__new__(cls)
+        node.__dict__.update(id=None, _config={})
+        return node
+
     def __init__(self, config: Mapping[str, Any] | None = None, **given: Any) -> None:
         merged = {**(config or {}), **given}
         if _declares_options(type(self)):
@@ -71,6 +77,13 @@ class Node:
 
     def _set_options(self, given: Mapping[str, Any]) -> None:
         what = self._described(given.get("id"))
+        undeclared = vars(type(self)).get("__annotations__", {}).keys() & given.keys()
+        if undeclared and "__attrs_attrs__" not in vars(type(self)):
+            raise ConfigError(
+                f"{what}: {', '.join(sorted(undeclared))} is annotated in {type(self).__name__}, "
+                "which is not decorated: put @options above the class.",
+                path=min(undeclared),
+            )
         fields = structure_fields(type(self), given, what=what)
         for name in missing_fields(type(self), fields):
             raise ConfigError(f"{what}: the option {name!r} is missing.", path=name)
@@ -130,6 +143,10 @@ class Node:
     def children(self) -> Iterable[Node]:
         """Return the nodes that this node runs itself."""
         return ()
+
+    def signature(self) -> Any:
+        """Return what a stored run must find unchanged here when it goes on, as plain data."""
+        return self.type or type(self).__qualname__
 
     @classmethod
     def _described(cls, id: object = None) -> str:

@@ -2,7 +2,7 @@
 
 from teff.runtime.channel import EventChannel
 from teff.runtime.command import Command
-from teff.runtime.context import ExecContext, StepContext, read_result
+from teff.runtime.context import ExecContext, StepContext
 from teff.runtime.events import EventType, Listener, StreamEvent, tell_all
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.journal import Journal, open_journal
@@ -12,6 +12,7 @@ from teff.runtime.question import Question, match_answers
 from teff.runtime.result import RunResult, Status
 from teff.runtime.run import Run, new_run_id
 from teff.runtime.signals import LimitSignal, PauseSignal, Signal
+from teff.runtime.steps import as_failure, read_result, uninterrupted
 
 __all__ = [
     "Command",
@@ -34,9 +35,11 @@ __all__ = [
     "Status",
     "StepContext",
     "StreamEvent",
+    "as_failure",
     "match_answers",
     "new_run_id",
     "open_journal",
     "read_result",
     "tell_all",
+    "uninterrupted",
 ]

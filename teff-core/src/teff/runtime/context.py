@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from teff.errors import ConfigError, GraphInterrupt, StateError, WorkflowError, suggest
+from teff.errors import ConfigError, GraphInterrupt, WorkflowError, suggest
 from teff.plugins.builtin import part
-from teff.runtime.command import Command
 from teff.runtime.events import EventType, Listener
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.limits import Limits
 from teff.runtime.place import Executable, Place
-from teff.runtime.question import Question
+from teff.runtime.question import Question, checked_choices
 from teff.runtime.run import Run
-from teff.runtime.signals import PauseSignal
-from teff.state import freeze, freeze_update, plain_update, read_update, rebound_keys
+from teff.runtime.signals import LimitSignal, PauseSignal
+from teff.runtime.steps import as_failure, read_result, uninterrupted
+from teff.state import freeze, freeze_update, plain_update, read_update
 
 if TYPE_CHECKING:
     from teff.checkpoint import Checkpointer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from teff.provider import ChatReply, ProviderRegistry
     from teff.tool import Tool
 
-__all__ = ["ExecContext", "StepContext", "read_result"]
+__all__ = ["ExecContext", "StepContext"]
 
 _T = TypeVar("_T")
 _MISSING: Any = object()
@@ -54,10 +55,13 @@ class ExecContext:
 
     # Defaults of what few steps use, so that making a context sets five names and no more.
     _path: str | None = None
+    _parent: ExecContext | None = None
     _used_keys: set[str] | None = None
+    _open_keys: frozenset[str] = frozenset()
+    _tasks: set[asyncio.Task[Any]] | None = None
     _numbers: dict[str, int] | None = None
-    #: Set when a question was asked here, and not taken back by whatever caught the signal.
-    paused: bool = False
+    _paused: bool = False
+    _failure: Exception | None = None
     #: What to keep of an unfinished step when a limit ends the run.
     partial: Mapping[str, Any] | None = None
     #: Why a graph that ends after this step ended, where the step knows better than the edges.
@@ -228,21 +232,28 @@ class ExecContext:
         """Run ``function`` once, whatever happens: after a crash the recorded result comes back.
 
         Args:
-            key: names the effect within this step; each key may be used once a step.
+            key: names the effect within this step; each key may be used once a step, and again
+                where the function failed.
             function: takes no arguments; plain or async; its result must be JSON-like.
 
+        Returns:
+            The result, its lists and dicts frozen like those of the state.
+
         Raises:
-            WorkflowError: the key was used already in this step.
+            WorkflowError: the key was used already in this step, or the run has ended.
         """
         path = self._claim(key)
         journal = self.run.journal
         if journal is not None and path in journal.values:
             return journal.values[path]
-        result = function()
-        value = await result if inspect.isawaitable(result) else result
+        try:
+            result = function()
+            value = freeze(await result if inspect.isawaitable(result) else result)
+        except BaseException:
+            self._release(key)
+            raise
         if journal is not None:
-            value = freeze(value)
-            await journal.record_value(path, value)
+            await uninterrupted(journal.record_value(path, value))
         return value
 
     async def call(
@@ -250,54 +261,45 @@ class ExecContext:
     ) -> Mapping[str, Any]:
         """Run ``node`` as a child of this step and return its updates; recorded like a step.
 
-        The child gets a state of its own; of a `Command` only the update counts.
+        The child gets a state of its own; of a `Command` only the update counts. Updates may hold
+        operators: return them, or merge them with `teff.state.merge`.
 
         Args:
             key: names the call within this step; each key may be used once a step.
             node: what to run.
             state: what it is given.
             node_id: the child's id in events; the key where it is not given.
+
+        Raises:
+            WorkflowError: the key was used already in this step, or the run has ended.
+            LimitSignal: the run may execute no further node.
         """
         path = self._claim(key)
         journal = self.run.journal
         if journal is not None and path in journal.values:
             return read_update(journal.values[path])
-        child = self._child(path, Place(node_id or key, str(node.type)), state)
-        updates = await self._run_child(child, node)
+        self.run.count_step()
+        frozen = {name: freeze(value) for name, value in state.items()}
+        child = StepContext(self.run, self.frame, Place(node_id or key, str(node.type)), 1, frozen)
+        child._path, child._parent = path, self
+        try:
+            updates = await _run_child(child, node)
+        except BaseException:
+            self._release(key)
+            raise
         if journal is not None:
-            await journal.record_value(path, plain_update(updates))
+            await uninterrupted(journal.record_value(path, plain_update(updates)))
         return updates
 
-    def _child(self, path: str, place: Place, state: Mapping[str, Any]) -> StepContext:
-        frozen = {name: freeze(value) for name, value in state.items()}
-        child = StepContext(self.run, self.frame, place, 1, frozen)
-        child._path = path
-        return child
+    def part(self, key: str) -> ExecContext:
+        """Return a context for a part of this step, with keys and questions of its own.
 
-    async def _run_child(self, child: StepContext, node: Executable) -> Mapping[str, Any]:
-        given = dict(child.state)
-        started = time.monotonic()
-        await child.emit("node_start", {})
-        try:
-            result = await node.execute(child, child.state)
-        except Exception as error:
-            if child.paused:
-                raise PauseSignal from error
-            await child.emit("node_error", describe_error(error, started, caught=False))
-            raise
-        finally:
-            # A pause travels up even where the code around the call catches every exception.
-            self.paused = self.paused or child.paused
-            if child.stop_reason is not None:
-                self.stop_reason = child.stop_reason
-        if child.paused:
-            raise PauseSignal
-        updates, _ = read_result(result, child, given, {})
-        frozen = freeze_update(updates)
-        await child.emit(
-            "node_end", {"duration_ms": milliseconds_since(started), "keys": list(frozen)}
-        )
-        return frozen
+        Raises:
+            WorkflowError: the key was used already in this step, or the run has ended.
+        """
+        part = StepContext(self.run, self.frame, self.place, self.visit, self.state)
+        part._path, part._parent = self._claim(key), self
+        return part
 
     async def interrupt(
         self,
@@ -321,14 +323,21 @@ class ExecContext:
         Raises:
             GraphInterrupt: in a context made by hand.
         """
+        if key in self._open_keys:
+            self._failure = WorkflowError(
+                f"node {self.node_id!r} asks for {key!r} twice at once: give each question a key "
+                "of its own, or ask within ctx.call"
+            )
+            raise self._failure
         number = self.number(f"interrupt:{key}")
+        name = key.replace("#", "%23")
         question = Question(
-            id=f"{self.path}:{key}" if number == 1 else f"{self.path}:{key}#{number}",
+            id=f"{self.path}:{name}" if number == 1 else f"{self.path}:{name}#{number}",
             key=key,
             prompt=prompt,
             path=self.path,
             node_id=self.node_id,
-            choices=None if choices is None else tuple(choices),
+            choices=checked_choices(choices),
             schema=schema,
         )
         return await self.ask(question)
@@ -341,7 +350,13 @@ class ExecContext:
         if run.journal is not None and question.id in run.journal.answers:
             return run.journal.answers[question.id]
         run.questions[question.id] = question
-        self.paused = True
+        run.interrupted = True
+        self._open_keys |= {question.key}
+        # A pause travels up even where the code around it catches every exception.
+        paused: ExecContext | None = self
+        while paused is not None:
+            paused._paused = True
+            paused = paused._parent or paused.frame.around
         await self.emit(
             "interrupt",
             {
@@ -353,24 +368,73 @@ class ExecContext:
         )
         raise PauseSignal
 
+    async def answer_to(self, asked: GraphInterrupt) -> Any:
+        """Return the answer to a question that was asked by raising `GraphInterrupt`, or pause."""
+        return await self.ask(
+            Question(
+                id=f"{self.path}:{asked.key}",
+                key=asked.key,
+                prompt=asked.prompt,
+                path=self.path,
+                node_id=self.node_id,
+            )
+        )
+
+    def pending(self) -> BaseException | None:
+        """Return what must be raised in this step although the code in it caught it, or None."""
+        if self._failure is not None:
+            return self._failure
+        if self._paused:
+            return PauseSignal()
+        if self.run.ended_by is not None:
+            return LimitSignal(self.run.ended_by)
+        return None
+
+    async def settle(self, *, cancel: bool) -> None:
+        """Wait until nothing runs any more that this step began in other tasks.
+
+        Args:
+            cancel: whether those tasks are cancelled first.
+        """
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks or () if task is not current and not task.done()]
+        if cancel:
+            for task in tasks:
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def set_stop_reason(self, reason: str | None) -> None:
         """Say why the run ends, in case it ends from here on without another decision."""
         self.stop_reason = reason or ""
+        if self._parent is not None:
+            self._parent.set_stop_reason(reason)
 
     def keep(self, updates: Mapping[str, Any]) -> None:
         """Say what is to be kept of this step if a limit ends the run before it is finished."""
         self.partial = updates
 
     def _claim(self, key: str) -> str:
-        if self._used_keys is None:
-            self._used_keys = set()
+        if self.run.closed:
+            raise WorkflowError(
+                f"node {self.node_id!r} began {key!r} after the run had ended: "
+                "wait for what it starts before it returns"
+            )
+        if self._used_keys is None or self._tasks is None:
+            self._used_keys, self._tasks = set(), set()
         if key in self._used_keys:
             raise WorkflowError(
                 f"node {self.node_id!r} used the key {key!r} twice in one step: "
                 "a key names one effect, so give each its own"
             )
         self._used_keys.add(key)
-        return f"{self.path}/{key}"
+        if (task := asyncio.current_task()) is not None:
+            self._tasks.add(task)
+        return f"{self.path}/{_escaped(key)}"
+
+    def _release(self, key: str) -> None:
+        if self._used_keys is not None:
+            self._used_keys.discard(key)
 
 
 class StepContext(ExecContext):
@@ -386,41 +450,39 @@ class StepContext(ExecContext):
         self.state = state
 
 
-def read_result(
-    result: Any, ctx: ExecContext, state: Mapping[str, Any], reducers: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], Any]:
-    """Read what a node returned: its updates, and where it wants to go (None: along the edges).
+def _escaped(key: str) -> str:
+    """Return a key as one part of a path."""
+    return key.replace("%", "%25").replace("/", "%2F") if "%" in key or "/" in key else key
 
-    ``state`` is what the node's own dict was copied from.
 
-    Raises:
-        StateError: it returned something that is no update.
-    """
-    goto = None
-    if isinstance(result, Command):
-        result, goto = result.update, result.goto
-    if result is ctx.state:
-        return rebound_keys(ctx.state, state, reducers), goto
-    if result is None:
-        return {}, goto
-    if isinstance(result, Mapping):
-        return result, goto
-    raise StateError(
-        f"node {ctx.node_id!r} returned {type(result).__name__}; "
-        "return a dict of updates, a Command, or None"
+async def _run_child(child: StepContext, node: Executable) -> Mapping[str, Any]:
+    """Run a node that another one calls; return its updates, frozen."""
+    given = dict(child.state)
+    started = time.monotonic()
+    await child.emit("node_start", {})
+    try:
+        result = await node.execute(child, child.state)
+        if (pending := child.pending()) is not None:
+            raise pending
+        updates, _ = read_result(result, child, given, {})
+        frozen = freeze_update(updates)
+    except GraphInterrupt as asked:
+        frozen = {asked.key: await child.answer_to(asked)}
+    except BaseException as raised:
+        await child.settle(cancel=not child._paused)
+        error = as_failure(child, raised)
+        await child.emit(
+            "node_error",
+            {
+                "error": str(error),
+                "type": type(error).__name__,
+                "duration_ms": (time.monotonic() - started) * 1000.0,
+                "caught": False,
+            },
+        )
+        raise error  # noqa: B904  # its cause is set where it is not `raised` itself
+    await child.emit(
+        "node_end",
+        {"duration_ms": (time.monotonic() - started) * 1000.0, "keys": tuple(frozen)},
     )
-
-
-def milliseconds_since(started: float) -> float:
-    """Return the milliseconds since a reading of ``time.monotonic``."""
-    return (time.monotonic() - started) * 1000.0
-
-
-def describe_error(error: BaseException, started: float, *, caught: bool) -> dict[str, Any]:
-    """Return the data of a ``node_error`` event."""
-    return {
-        "error": str(error),
-        "type": type(error).__name__,
-        "duration_ms": milliseconds_since(started),
-        "caught": caught,
-    }
+    return frozen

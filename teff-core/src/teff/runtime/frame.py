@@ -12,6 +12,7 @@ from teff.state import Reducers, freeze, merge_into, read_update
 
 if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
+    from teff.runtime.context import ExecContext
 
 __all__ = ["Frame", "ModelDefaults"]
 
@@ -46,9 +47,11 @@ class Frame:
         visits: how often each node was executed, by id.
         position: the id of the next node, or None at the end.
         reason: why it ends, as a node said it, or None.
+        around: the context of the step that runs this graph, or None for the root.
     """
 
     __slots__ = (
+        "around",
         "defaults",
         "path",
         "position",
@@ -69,8 +72,10 @@ class Frame:
         entry: str,
         reducers: Reducers | None = None,
         defaults: ModelDefaults | None = None,
+        around: ExecContext | None = None,
     ) -> None:
         self.run = run
+        self.around = around
         self.path = path
         self.prefix = f"{path}/" if path else ""
         self.state: dict[str, Any] = {key: freeze(value) for key, value in state.items()}
@@ -86,7 +91,6 @@ class Frame:
         for step in steps:
             node = step["node"]
             self.visits[node] = self.visits.get(node, 0) + 1
-            merge_into(self.state, read_update(step["updates"]), self.reducers)
+            merge_into(self.state, read_update(step["effects"]), {})
             self.position = step["next"]
-            if step["reason"] is not None:
-                self.reason = step["reason"]
+            self.reason = step["reason"]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
-from teff.errors import CheckpointError, GraphChanged
+from teff.errors import GraphChanged
 from teff.runtime.question import Question
+from teff.runtime.steps import uninterrupted
 from teff.state import freeze, plain_update
 
 __all__ = ["Journal", "open_journal"]
@@ -23,7 +24,7 @@ class Journal:
 
     Attributes:
         input: the frozen state that the run was started with.
-        steps: by frame path, the data of its committed steps: ``node``, ``updates`` (as
+        steps: by frame path, the data of its committed steps: ``node``, ``effects`` (as
             `teff.state.plain_update` gives them), ``next``, ``reason``.
         values: by path, the results of recorded calls.
         answers: by question id.
@@ -35,6 +36,8 @@ class Journal:
     def __init__(self, store: Checkpointer, lease: Lease, records: Sequence[Record] = ()) -> None:
         self._store = store
         self._lease = lease
+        #: The bounds that the run was started with, by name.
+        self.limits: Mapping[str, Any] = {}
         self.input: Mapping[str, Any] = {}
         self.signature: Mapping[str, Any] = {}
         self.steps: dict[str, list[Mapping[str, Any]]] = {}
@@ -54,6 +57,7 @@ class Journal:
         self.totals = data.get("totals") or self.totals
         if record.kind == "start":
             self.input, self.signature = data["state"], data["signature"]
+            self.limits = data["limits"]
         elif record.kind == "step":
             self.steps.setdefault(record.path, []).append(data)
         elif record.kind == "value":
@@ -67,29 +71,40 @@ class Journal:
     async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
         record = Record(kind=kind, path=path, data=freeze({**data, "totals": self.count()}))
         await self._store.append(self._lease, [record])
-        self._read(record)
+        if kind not in ("step", "value"):  # those are only looked up when the run goes on later
+            self._read(record)
 
-    async def record_start(self, state: Mapping[str, Any], signature: Mapping[str, Any]) -> None:
+    @property
+    def state(self) -> RunState:
+        """How the run was left, as far as is known."""
+        if self.end is not None:
+            ended: RunState = self.end["status"]
+            return ended
+        return "paused" if self.questions else "running"
+
+    async def record_start(
+        self, state: Mapping[str, Any], *, signature: Mapping[str, Any], limits: Mapping[str, Any]
+    ) -> None:
         """Record what the run starts from."""
-        await self._write("start", "", {"state": state, "signature": signature})
+        await self._write("start", "", {"state": state, "signature": signature, "limits": limits})
 
     async def record_step(
         self,
         path: str,
         *,
         node: str,
-        updates: Mapping[str, Any],
+        effects: Mapping[str, Any],
         next: str | None,
         reason: str | None,
         times: tuple[float, float],
     ) -> None:
-        """Record one finished step of the frame at ``path``: its updates and where it went next."""
+        """Record one finished step of the frame at ``path``: its effects and where it went next."""
         await self._write(
             "step",
             path,
             {
                 "node": node,
-                "updates": plain_update(updates),
+                "effects": plain_update(effects),
                 "next": next,
                 "reason": reason,
                 "times": times,
@@ -133,13 +148,22 @@ async def open_journal(
         RunLocked: somebody else works on the run.
         GraphChanged: the run was made by a graph with another signature.
     """
-    lease = await store.claim(run_id, owner=owner)
+    claimed: list[Lease] = []
+
+    async def claim() -> None:
+        claimed.append(await store.claim(run_id, owner=owner))
+
     try:
-        journal = Journal(store, lease, await store.load(run_id, owner=owner))
+        await uninterrupted(claim())
+        journal = Journal(store, claimed[0], await store.load(run_id, owner=owner))
         if journal.signature:
             _compare(run_id, journal.signature, signature)
+    except GraphChanged:
+        await uninterrupted(store.release(claimed[0], journal.state))
+        raise
     except BaseException:
-        await store.release(lease, "running")
+        if claimed:
+            await uninterrupted(store.release(claimed[0], "running"))
         raise
     return journal
 
@@ -161,11 +185,3 @@ def _compare(run_id: str, stored: Mapping[str, Any], current: Mapping[str, Any])
         "Resume it with the graph it was started with, or start a run with a new id",
         run_id=run_id,
     )
-
-
-def require_input(journal: Journal, run_id: str) -> None:
-    """Refuse to resume a run of which nothing is stored."""
-    if not journal.signature:
-        raise CheckpointError(
-            f"there is no run {run_id!r} to resume: start it first, without resume=", run_id=run_id
-        )

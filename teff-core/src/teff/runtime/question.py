@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,7 +10,7 @@ import attrs
 from teff.errors import ConfigError, suggest
 from teff.state import thaw
 
-__all__ = ["Question", "match_answers"]
+__all__ = ["Question", "checked_choices", "match_answers"]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,12 +52,25 @@ class Question:
         Raises:
             ConfigError: naming the key and the choices.
         """
-        if self.choices is not None and answer not in self.choices:
+        if self.choices is not None and not any(
+            type(answer) is type(choice) and answer == choice for choice in self.choices
+        ):
             raise ConfigError(
                 f"{answer!r} is no answer to {self.key!r}; "
                 f"choose one of: {', '.join(map(str, self.choices))}.",
                 path=self.key,
             )
+
+
+def checked_choices(choices: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    """Return choices as a tuple.
+
+    Raises:
+        ConfigError: they are one text, which would be taken apart into letters.
+    """
+    if isinstance(choices, str):
+        raise ConfigError(f"choices must be a list of answers, not the text {choices!r}.")
+    return None if choices is None else tuple(choices)
 
 
 def match_answers(resume: object, questions: Sequence[Question]) -> dict[str, Any]:

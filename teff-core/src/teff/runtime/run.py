@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from teff.messages import ModelUsage, Usage
 from teff.runtime.events import EventType, Listener, StreamEvent
-from teff.runtime.limits import Limits
+from teff.runtime.limits import LimitName, Limits
 from teff.runtime.question import Question
 from teff.runtime.signals import LimitSignal
 
@@ -61,6 +62,12 @@ class Run:
         self.node_timeout = node_timeout
         #: True for a context made by hand: calls run directly, a pause raises.
         self.detached = detached
+        #: The bound that ended the run, also where a node caught the signal.
+        self.ended_by: LimitName | None = None
+        #: Whether any step has paused or reached a limit, so that the loop looks more closely.
+        self.interrupted = False
+        #: Set when the run is over; nothing may be begun after that.
+        self.closed = False
         self.usage = Usage()
         self.steps = 0
         #: Questions that were asked since the run was started or resumed, by id.
@@ -86,6 +93,30 @@ class Run:
         """Seconds of running, those before a resume included."""
         return self._elapsed_before + time.monotonic() - self._clock_start
 
+    @property
+    def deadline(self) -> float:
+        """When the run must end, as ``time.monotonic`` counts; infinity without a deadline."""
+        seconds = self.limits.deadline
+        if seconds is None:
+            return math.inf
+        return self._clock_start + seconds - self._elapsed_before
+
+    def reached(self, limit: LimitName) -> LimitSignal:
+        """Remember the bound that ends the run; return the signal to raise."""
+        self.ended_by = limit
+        self.interrupted = True
+        return LimitSignal(limit)
+
+    def count_step(self) -> None:
+        """Count the execution of a node, before it is made.
+
+        Raises:
+            LimitSignal: the run may make no further one.
+        """
+        if self.steps >= self.max_steps:
+            raise self.reached("max_steps")
+        self.steps += 1
+
     def count_model_call(self) -> None:
         """Count a request to a provider, before it is made.
 
@@ -94,11 +125,11 @@ class Run:
         """
         limits, usage = self.limits, self.usage
         if limits.max_model_calls is not None and usage.model_calls >= limits.max_model_calls:
-            raise LimitSignal("max_model_calls")
+            raise self.reached("max_model_calls")
         if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
-            raise LimitSignal("max_tokens")
+            raise self.reached("max_tokens")
         if limits.max_cost is not None and usage.cost >= limits.max_cost:
-            raise LimitSignal("max_cost")
+            raise self.reached("max_cost")
         usage.model_calls += 1
 
     def count_tokens(self, model: str, used: ModelUsage) -> None:
@@ -113,7 +144,7 @@ class Run:
         """
         bound = self.limits.max_tool_calls
         if bound is not None and self.usage.tool_calls >= bound:
-            raise LimitSignal("max_tool_calls")
+            raise self.reached("max_tool_calls")
         self.usage.tool_calls += 1
 
     async def tell(
@@ -126,7 +157,7 @@ class Run:
         path: str = "",
     ) -> None:
         """Tell the listener, if there is one, and wait until it has taken the event."""
-        if self.emit is not None:
+        if self.emit is not None and not self.closed:
             event = StreamEvent(type, node_id, node_type, path, data, time.time())
             waiting = self.emit(event)
             if waiting is not None:

@@ -2,8 +2,8 @@
 
 The engine freezes what a node returns, once, when it is merged. From then on the value is shared by
 every later step, branch and journal record without a copy, and what it costs does not grow with the
-state. A frozen list is a ``list``, a frozen dict is a ``dict``: code that reads, serialises or
-compares them sees no difference. Code that changes them gets a ``TypeError`` that says what to do
+state. A frozen list is a ``list``, a frozen dict is a ``dict``: code that reads, compares or writes
+them as JSON sees no difference. Code that changes them gets a ``TypeError`` that says what to do
 instead; ``+=``, ``|=`` and copies give ordinary values.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from teff.errors import StateError
 
-__all__ = ["FrozenDict", "FrozenList", "FrozenSet", "freeze", "thaw"]
+__all__ = ["FROZEN", "FrozenDict", "FrozenList", "FrozenSet", "NestedTooDeeply", "freeze", "thaw"]
 
 _T = TypeVar("_T")
 
@@ -107,6 +107,9 @@ class FrozenSet(set[Any]):
     def __ixor__(self, other: set[Any]) -> set[Any]:  # type: ignore[override,misc]  # a plain set, on purpose
         return set(self) ^ other
 
+    def __repr__(self) -> str:
+        return repr(set(self))
+
     def copy(self) -> set[Any]:
         """Return an ordinary set with the same members."""
         return set(self)
@@ -120,10 +123,15 @@ class FrozenSet(set[Any]):
         return set, (set(self),)
 
 
+#: The frozen containers.
+FROZEN: frozenset[type] = frozenset({FrozenList, FrozenDict, FrozenSet})
+
 #: Types whose values are shared as they are: atoms, and what is frozen already.
-SHARED: frozenset[type] = frozenset(
-    {str, int, float, bool, type(None), bytes, FrozenList, FrozenDict, FrozenSet, frozenset}
-)
+SHARED: frozenset[type] = FROZEN | {str, int, float, bool, type(None), bytes, frozenset}
+
+
+class NestedTooDeeply(StateError):
+    """A value contains itself, or is nested some hundreds of levels deep."""
 
 
 def freeze(value: _T) -> _T:
@@ -133,14 +141,15 @@ def freeze(value: _T) -> _T:
     Other objects are returned as they are.
 
     Raises:
-        StateError: a value contains itself, or is nested some hundreds of levels deep.
+        NestedTooDeeply: (a StateError) a value contains itself, or is nested some hundreds of
+            levels deep.
     """
     if type(value) in SHARED:
         return value
     try:
         return cast("_T", _freeze(value))
     except RecursionError:
-        raise StateError(
+        raise NestedTooDeeply(
             "a value of the state contains itself or is nested too deeply: return plain data"
         ) from None
 
@@ -164,8 +173,14 @@ def _freeze(value: Any) -> Any:
 
 
 def thaw(value: _T) -> _T:
-    """Return ``value`` with every frozen list, dict and set in it replaced by an ordinary one."""
-    return cast("_T", _thaw(value))
+    """Return ``value`` with every frozen list, dict and set in it replaced by an ordinary one.
+
+    A value that has grown too deep for that, over many steps, is returned as it is.
+    """
+    try:
+        return cast("_T", _thaw(value))
+    except RecursionError:
+        return value
 
 
 def _thaw(value: Any) -> Any:

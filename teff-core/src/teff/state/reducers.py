@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import typing
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from teff.errors import ConfigError, StateError, suggest
-from teff.state.frozen import SHARED, FrozenList, freeze
+from teff.state.frozen import FROZEN, SHARED, FrozenList, NestedTooDeeply, freeze
 from teff.state.operators import DELETE, Append, Overwrite
 
 __all__ = [
     "Reducer",
     "compile_reducers",
+    "effects_of",
     "freeze_update",
     "merge",
     "merge_into",
@@ -69,6 +71,11 @@ def compile_reducers(reducers: Mapping[str, Reducer] | None) -> Reducers:
     """
     compiled: dict[str, Callable[[str, Any, Any], Any]] = {}
     for key, reducer in (reducers or {}).items():
+        if inspect.iscoroutinefunction(reducer):
+            raise ConfigError(
+                f"the reducer for state key {key!r} is an async function: make it a plain one.",
+                path=key,
+            )
         if callable(reducer):
             compiled[key] = _from_function(reducer)
         elif reducer not in NAMED:
@@ -95,29 +102,59 @@ def merge_into(
 ) -> None:
     """Apply one update to ``state``, the engine's own dict: all of it, or nothing on an error.
 
-    Values are frozen as they go in. An operator wins over the key's reducer.
+    Values are frozen as they go in. An operator wins over the key's reducer. A list, dict or set of
+    the state that comes back as it was is no update: ``{**state, "n": 1}`` adds nothing twice.
 
     Raises:
         StateError: an append to what is no list, or a value that contains itself.
     """
     changes: dict[str, Any] = {}
     deleted: list[str] = []
-    for key, value in update.items():
-        kind = type(value)
-        if kind in _OPERATORS:
-            if value is DELETE:
-                deleted.append(key)
-            elif kind is Append:
-                changes[key] = _append(key, state.get(key, _MISSING), value)
+    key = ""
+    try:
+        for key, value in update.items():
+            kind = type(value)
+            if kind in _OPERATORS:
+                if value is DELETE:
+                    deleted.append(key)
+                elif kind is Append:
+                    changes[key] = _append(key, state.get(key, _MISSING), value)
+                else:
+                    changes[key] = freeze(value.value)
+            elif key in reducers:
+                if kind not in FROZEN or state.get(key) is not value:
+                    changes[key] = reducers[key](key, state.get(key, _MISSING), value)
             else:
-                changes[key] = freeze(value.value)
-        elif key in reducers:
-            changes[key] = reducers[key](key, state.get(key, _MISSING), value)
-        else:
-            changes[key] = value if kind in SHARED else freeze(value)
+                changes[key] = value if kind in SHARED else freeze(value)
+    except NestedTooDeeply:
+        raise StateError(
+            f"the value for state key {key!r} contains itself or is nested too deeply: "
+            "return plain data"
+        ) from None
     state.update(changes)
-    for key in deleted:
-        state.pop(key, None)
+    for name in deleted:
+        state.pop(name, None)
+
+
+def effects_of(
+    update: Mapping[str, Any], state: Mapping[str, Any], reducers: Reducers
+) -> dict[str, Any]:
+    """Return what an update did, so that it can be done again without any reducer.
+
+    Args:
+        update: what was merged.
+        state: the state after it was merged.
+        reducers: those it was merged with.
+    """
+    effects: dict[str, Any] = {}
+    for key, value in update.items():
+        if type(value) in _OPERATORS or key not in reducers:
+            effects[key] = value
+        elif reducers[key] is _append and not (type(value) in FROZEN and state[key] is value):
+            effects[key] = Append(value if isinstance(value, list | tuple) else [value])
+        elif key in state:
+            effects[key] = Overwrite(state[key])
+    return effects
 
 
 def freeze_update(update: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,11 +173,11 @@ def plain_update(update: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in update.items():
         if value is DELETE:
             values[key], operators[key] = None, "delete"
-        elif isinstance(value, Overwrite):
+        elif type(value) is Overwrite:
             values[key], operators[key] = freeze(value.value), "overwrite"
         else:
             values[key] = freeze(value)
-            if isinstance(value, Append):
+            if type(value) is Append:
                 operators[key] = "append"
     return {"values": values, "operators": operators}
 

@@ -1,0 +1,97 @@
+"""What running one node comes to, wherever it runs: in a graph, or as a call of another node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from teff.errors import StateError, WorkflowError
+from teff.runtime.command import Command
+from teff.runtime.signals import PauseSignal, Signal
+from teff.state import rebound_keys
+
+if TYPE_CHECKING:
+    from teff.runtime.context import ExecContext
+
+__all__ = ["as_failure", "read_result", "uninterrupted"]
+
+_T = TypeVar("_T")
+
+
+def read_result(
+    result: Any, ctx: ExecContext, state: Mapping[str, Any], reducers: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Any]:
+    """Read what a node returned: its updates, and where it wants to go (None: along the edges).
+
+    ``state`` is what the node's own dict was copied from.
+
+    Raises:
+        StateError: it returned something that is no update.
+    """
+    goto = None
+    if isinstance(result, Command):
+        result, goto = result.update, result.goto
+    if result is ctx.state:
+        return rebound_keys(ctx.state, state, reducers), goto
+    if result is None:
+        return {}, goto
+    if isinstance(result, Mapping):
+        return result, goto
+    raise StateError(
+        f"node {ctx.node_id!r} returned {type(result).__name__}; "
+        "return a dict of updates, a Command, or None"
+    )
+
+
+def as_failure(ctx: ExecContext, raised: BaseException) -> Exception:
+    """Return what a node failed with; raise what leaves the run instead.
+
+    A pause or a limit counts also where the node has caught its signal, and where it comes in the
+    group of a ``TaskGroup``. A cancellation that nobody asked for is a failure of the node.
+
+    Raises:
+        Signal: the run has paused or reached a limit.
+        BaseException: a cancellation from outside, or the end of the process.
+    """
+    task = asyncio.current_task()
+    if isinstance(raised, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise raised
+    pending = ctx.pending()
+    if isinstance(pending, Exception):
+        return pending
+    for signal in (raised, *_leaves(raised), pending):
+        if isinstance(signal, Signal):
+            raise signal from None
+    if isinstance(raised, Exception):
+        return raised
+    if isinstance(raised, asyncio.CancelledError):
+        failure = WorkflowError(
+            f"node {ctx.node_id!r} raised CancelledError, though nobody cancelled the run"
+        )
+        failure.__cause__ = raised
+        return failure
+    raise raised
+
+
+def _leaves(raised: BaseException) -> Iterator[BaseException]:
+    """Give the exceptions in a group, pauses first: a paused run can go on, a stopped one may."""
+    if isinstance(raised, BaseExceptionGroup):
+        found = [leaf for inner in raised.exceptions for leaf in (inner, *_leaves(inner))]
+        yield from sorted(found, key=lambda leaf: not isinstance(leaf, PauseSignal))
+
+
+async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await ``work`` to its end, also where this task is cancelled; the cancellation follows then."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except BaseException:
+            break  # it is the task's own, and raised below
+    if cancelled is not None and not task.cancelled() and task.exception() is None:
+        raise cancelled
+    return task.result()

@@ -1,0 +1,570 @@
+"""Nodes and tools that do their worst: what a run promises holds all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from teff.checkpoint import MemoryCheckpointer
+from teff.errors import ConfigError, GraphChanged, GraphInterrupt, WorkflowError
+from teff.flow import Case, Flow, SubFlow
+from teff.graph import Edge, Graph
+from teff.messages import ToolCall, message_text
+from teff.node import Command, Node, make_function_node
+from teff.provider import ChatReply
+from teff.runtime import Limits, StreamEvent
+from teff.state import Append
+from teff.testing import ScriptedProvider, call_tool
+
+
+class Stored:
+    """A graph with a run of its own, and the tools it may use."""
+
+    def __init__(self, graph: Graph, *tools: Any) -> None:
+        self.graph, self.tools = graph, list(tools)
+        self.store = MemoryCheckpointer()
+
+    def run(self, state: Any = None, **options: Any) -> Any:
+        return asyncio.run(
+            self.graph.run(
+                state, tools=self.tools, checkpointer=self.store, checkpoint_id="r", **options
+            )
+        )
+
+    def pause(self, state: Any = None, **options: Any) -> GraphInterrupt:
+        with pytest.raises(GraphInterrupt) as caught:
+            self.run(state, **options)
+        return caught.value
+
+
+def agent(provider: ScriptedProvider, **config: Any) -> Graph:
+    flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
+    return flow.harness(**{"use_tools": "all", "id": "a", **config}).compile()
+
+
+def calls(*wanted: tuple[str, dict[str, Any]]) -> ChatReply:
+    return ChatReply(
+        tool_calls=[
+            ToolCall(id=f"t{number}", name=name, arguments=arguments)
+            for number, (name, arguments) in enumerate(wanted, 1)
+        ]
+    )
+
+
+def step(function: Any, **options: Any) -> Graph:
+    return Flow(**options).step(function).compile()
+
+
+def nodes_of(**functions: Any) -> dict[str, Node]:
+    return {name: make_function_node(function) for name, function in functions.items()}
+
+
+# Answers belong to one question.
+
+
+def test_two_calls_of_a_tool_that_asks_get_each_their_own_answer() -> None:
+    done: list[str] = []
+
+    async def charge(who: str, __ctx__: Any) -> str:
+        """Charge somebody who says yes."""
+        if await __ctx__.interrupt("confirm", f"Charge {who}?") == "yes":
+            done.append(who)
+        return who
+
+    provider = ScriptedProvider(
+        [calls(("charge", {"who": "alice"}), ("charge", {"who": "bob"})), "ok"]
+    )
+    stored = Stored(agent(provider), charge)
+    asked = {q.prompt: q.id for q in stored.pause({"input": "go"}).interrupts}
+    stored.pause(resume={asked["Charge alice?"]: "yes"})
+    stored.run(resume={asked["Charge bob?"]: "no"})
+    assert done == ["alice"]
+
+
+def test_tools_that_ask_a_model_get_each_their_own_reply() -> None:
+    async def fast(__ctx__: Any) -> str:
+        """Ask the model."""
+        return (await __ctx__.llm("", [{"role": "user", "content": "fast?"}])).text
+
+    async def slow(__ctx__: Any) -> str:
+        """Ask a person, then the model."""
+        await __ctx__.interrupt("go")
+        return (await __ctx__.llm("", [{"role": "user", "content": "slow?"}])).text
+
+    provider = ScriptedProvider(
+        [calls(("fast", {}), ("slow", {})), "for fast", "for slow", "the end"]
+    )
+    stored = Stored(agent(provider), fast, slow)
+    stored.pause({"input": "go"})
+    stored.run(resume="yes")
+    texts = [message_text(m) for m in provider.requests[3].messages if m["role"] == "tool"]
+    assert texts == ["for fast", "for slow"]
+
+
+def test_each_call_of_a_tool_has_effects_and_an_idempotency_key_of_its_own() -> None:
+    keys: list[str] = []
+
+    async def charge(n: int, __ctx__: Any) -> int:
+        """Charge once."""
+        keys.append(__ctx__.idempotency_key)
+        value: int = await __ctx__.once("charge", lambda: n)
+        return value
+
+    provider = ScriptedProvider([calls(("charge", {"n": 1}), ("charge", {"n": 2})), "ok"])
+    Stored(agent(provider), charge).run({"input": "go"})
+    assert len(set(keys)) == 2
+    texts = [message_text(m) for m in provider.requests[1].messages if m["role"] == "tool"]
+    assert texts == ["1", "2"]
+
+
+def test_a_policy_that_changes_its_mind_does_not_overrule_a_persons_no() -> None:
+    done: list[str] = []
+    answers = iter(["pause", "approve"])
+
+    def pay() -> str:
+        """Pay."""
+        done.append("paid")
+        return "paid"
+
+    provider = ScriptedProvider([call_tool("pay"), "ok"])
+    graph = agent(provider, tool_approval=lambda name, arguments: next(answers))
+    stored = Stored(graph, pay)
+    stored.pause({"input": "go"})
+    stored.run(resume=False)
+    assert done == []
+
+
+def test_a_tool_that_raises_the_interrupt_itself_gets_the_answer_as_its_result() -> None:
+    async def ask() -> str:
+        """Ask."""
+        raise GraphInterrupt("name", "Who?")
+
+    provider = ScriptedProvider([calls(("ask", {})), "Thanks."])
+    stored = Stored(agent(provider), ask)
+    assert stored.pause({"input": "go"}).prompt == "Who?"
+    assert stored.run(resume="Ada")["output"] == "Thanks."
+    assert message_text(provider.requests[1].messages[-1]) == "Ada"
+
+
+def test_a_child_that_raises_the_interrupt_itself_pauses_where_it_is() -> None:
+    async def child(ctx: Any, state: Any) -> Any:
+        raise GraphInterrupt("name", "Who?")
+
+    async def parent(ctx: Any, state: Any) -> Any:
+        try:
+            updates = await ctx.call("child", make_function_node(child), state)
+        except Exception:
+            updates = {"name": "nobody"}
+        return {**updates, "parent": "done"}
+
+    stored = Stored(step(parent))
+    stored.pause()
+    assert stored.run(resume="Ada") == {"name": "Ada", "parent": "done"}
+
+
+def test_one_key_asked_twice_at_once_is_refused_since_answers_could_be_swapped() -> None:
+    async def both(ctx: Any, state: Any) -> Any:
+        await asyncio.gather(ctx.interrupt("q"), ctx.interrupt("q"), return_exceptions=True)
+
+    with pytest.raises(WorkflowError, match="asks for 'q' twice at once"):
+        Stored(step(both)).run()
+
+
+# Pauses and limits cannot be caught.
+
+
+def test_a_pause_in_a_task_group_is_a_pause() -> None:
+    async def group(ctx: Any, state: Any) -> Any:
+        async with asyncio.TaskGroup() as tasks:
+            one = tasks.create_task(ctx.interrupt("one"))
+        return {"one": one.result()}
+
+    stored = Stored(step(group))
+    assert stored.pause().key == "one"
+    assert stored.run(resume=1)["one"] == 1
+
+
+def greedy(**options: Any) -> tuple[Graph, ScriptedProvider]:
+    provider = ScriptedProvider(["a"] * 9)
+
+    async def ask_many(ctx: Any, state: Any) -> Any:
+        for _ in range(4):
+            try:
+                await ctx.llm("", [{"role": "user", "content": "x"}])
+            except BaseException:
+                continue
+        return {"said": "all is well"}
+
+    models = {"providers": {"p": provider}, "default_provider": "p", "default_model": "m"}
+    return step(ask_many, **models, **options), provider
+
+
+def test_a_limit_that_a_node_swallows_ends_the_run_all_the_same() -> None:
+    graph, provider = greedy()
+    result = asyncio.run(graph.run(limits=Limits(max_model_calls=2)))
+    assert (result.status, result.stop_reason) == ("stopped", "max_model_calls")
+    assert len(provider.requests) == 2
+    assert "said" not in result
+
+
+def test_a_limit_in_a_task_group_is_a_limit() -> None:
+    async def group(ctx: Any, state: Any) -> Any:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(3):
+                tasks.create_task(ctx.llm("", [{"role": "user", "content": "x"}]))
+
+    provider = ScriptedProvider(["a"] * 3)
+    models = {"providers": {"p": provider}, "default_provider": "p", "default_model": "m"}
+    result = asyncio.run(step(group, **models).run(limits=Limits(max_model_calls=1)))
+    assert (result.status, result.stop_reason) == ("stopped", "max_model_calls")
+
+
+def test_a_node_that_swallows_the_deadline_does_not_outrun_it() -> None:
+    async def stubborn(ctx: Any, state: Any) -> Any:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.2)
+        return {"n": state.get("n", 0) + 1}
+
+    graph = Graph(nodes_of(a=stubborn), [Edge("a", "a", "n<500")], "a")
+    result = asyncio.run(graph.run(limits=Limits(deadline=0.05)))
+    assert (result.status, result.stop_reason) == ("stopped", "deadline")
+    assert result["n"] <= 2
+
+
+def test_nothing_goes_on_after_the_run_has_paused() -> None:
+    done: list[str] = []
+
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    async def pay(ctx: Any, state: Any) -> Any:
+        await asyncio.sleep(0.02)
+        await ctx.once("pay", lambda: done.append("paid"))
+        return {}
+
+    async def parent(ctx: Any, state: Any) -> Any:
+        nodes = nodes_of(ask=ask, pay=pay)
+        await asyncio.gather(*(ctx.call(name, node, state) for name, node in nodes.items()))
+        return {"ok": True}
+
+    async def scenario() -> None:
+        graph, options = step(parent), {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+        heard: list[str] = []
+        with pytest.raises(GraphInterrupt):
+            await graph.run({}, emit=lambda event: heard.append(event.type), **options)
+        assert heard[-1] == "run_end"
+        assert len(asyncio.all_tasks()) == 1
+        result = await graph.run(resume="yes", **options)
+        assert result["ok"] is True
+
+    asyncio.run(scenario())
+    assert done == ["paid"], "it was finished before the run paused, and is not done again"
+
+
+def test_an_effect_after_the_end_of_the_run_is_refused() -> None:
+    contexts: list[Any] = []
+
+    async def leak(ctx: Any, state: Any) -> None:
+        contexts.append(ctx)
+
+    async def scenario() -> None:
+        await step(leak).run()
+        with pytest.raises(WorkflowError, match="after the run had ended"):
+            await contexts[0].once("late", lambda: 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_that_nobody_asked_for_is_a_failure_of_the_node() -> None:
+    async def cancelled(ctx: Any, state: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def handle(ctx: Any, state: Any) -> Any:
+        return {"told": state["error"]["type"]}
+
+    graph = Graph(nodes_of(a=cancelled, b=handle), [Edge("a", "b", "__error__")], "a")
+    assert asyncio.run(graph.run())["told"] == "WorkflowError"
+
+
+# What was recorded is what happened.
+
+
+def test_a_reducer_with_a_memory_is_not_asked_again_when_the_run_goes_on() -> None:
+    count = iter(range(10))
+
+    async def add(ctx: Any, state: Any) -> Any:
+        return {"log": "x"}
+
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    flow = Flow(reducers={"log": lambda old, new: [*old, next(count)]})
+    stored = Stored(flow.step(add, id="a").step(add, id="b").step(ask).compile())
+    assert stored.pause({"log": []}).result["log"] == [0, 1]
+    assert stored.run(resume=1)["log"] == [0, 1]
+
+
+def test_reducers_of_the_first_call_hold_for_its_steps_when_the_run_goes_on() -> None:
+    async def add(ctx: Any, state: Any) -> Any:
+        return {"log": "b"}
+
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    stored = Stored(Flow().step(add).step(ask).compile())
+    stored.pause({"log": ["a"]}, reducers={"log": "append"})
+    assert stored.run(resume=1)["log"] == ["a", "b"]
+
+
+def test_a_stop_reason_that_was_taken_back_stays_so() -> None:
+    async def bounded(ctx: Any, state: Any) -> None:
+        ctx.set_stop_reason("max_rounds")
+
+    async def better(ctx: Any, state: Any) -> None:
+        ctx.set_stop_reason(None)
+
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    stored = Stored(Flow().step(bounded).step(better).step(ask).compile())
+    stored.pause()
+    result = stored.run(resume=1)
+    assert (result.status, result.stop_reason) == ("finished", "end")
+
+
+def test_a_graph_that_changed_inside_is_refused_too() -> None:
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    def outer(inner_id: str) -> Graph:
+        return Flow().step(SubFlow(Flow().step(ask, id=inner_id).compile(), id="inner")).compile()
+
+    stored = Stored(outer("ask"))
+    stored.pause()
+    stored.graph = outer("renamed")
+    with pytest.raises(GraphChanged, match="changed inner"):
+        stored.run(resume=1)
+
+
+@pytest.mark.parametrize("at", ["node_end", "edge"])
+def test_a_run_that_was_cancelled_in_its_last_breath_finishes_later(at: str) -> None:
+    async def scenario() -> None:
+        async def last(ctx: Any, state: Any) -> Any:
+            return {"n": 1}
+
+        async def hold(event: StreamEvent) -> None:
+            if event.type == at:
+                await asyncio.sleep(60)
+
+        graph = step(last)
+        options: dict[str, Any] = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+        task = asyncio.create_task(graph.run({}, emit=hold, **options))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        result = await graph.run(**options)
+        assert (dict(result), result.status, result.stop_reason) == ({"n": 1}, "finished", "end")
+
+    asyncio.run(scenario())
+
+
+def test_cancelling_a_run_anywhere_leaves_it_whole() -> None:
+    async def scenario(after: int) -> None:
+        async def work(ctx: Any, state: Any) -> Any:
+            await asyncio.sleep(0)
+            return {"log": Append([ctx.node_id])}
+
+        inner = Flow().step(work, id="i1").step(work, id="i2").compile()
+        graph = Flow().step(work, id="a").step(SubFlow(inner, id="s")).step(work, id="b").compile()
+        ends: list[str] = []
+
+        def hear(event: StreamEvent) -> None:
+            if event.type == "run_end":
+                ends.append(event.data["status"])
+
+        options: dict[str, Any] = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+        task = asyncio.create_task(graph.run({}, emit=hear, **options))
+        for _ in range(after):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert len(ends) <= 1
+        assert len(asyncio.all_tasks()) == 1
+        result = await graph.run(**options)
+        assert result["log"] == ["a", "i1", "i2", "b"]
+
+    for after in range(25):
+        asyncio.run(scenario(after))
+
+
+def test_the_questions_of_a_paused_run_are_told_by_its_stream_again() -> None:
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    stored = Stored(step(ask))
+    stored.pause()
+    heard: list[StreamEvent] = []
+    stored.pause(emit=heard.append)
+    assert [(event.type, event.data["status"]) for event in heard] == [("run_end", "paused")]
+    heard.clear()
+    stored.run(resume=1, emit=heard.append)
+    assert [event.type for event in heard][:2] == ["run_start", "interrupt_resume"]
+    assert heard[1].data == {"keys": ["go"]}
+    assert heard[-1].type == "run_end"
+
+
+# Updates.
+
+
+def test_a_copy_of_the_state_with_a_change_adds_nothing_twice() -> None:
+    async def spread(ctx: Any, state: Any) -> Any:
+        return {**state, "n": 1}
+
+    graph = step(spread, reducers={"log": "append", "total": lambda old, new: old + new})
+    result = asyncio.run(graph.run({"log": ["a"], "total": [1]}))
+    assert result == {"log": ["a"], "total": [1], "n": 1}
+
+
+def test_an_effect_that_failed_may_be_tried_again() -> None:
+    tries: list[int] = []
+
+    def fragile() -> str:
+        tries.append(1)
+        if len(tries) < 2:
+            raise OSError
+        return "done"
+
+    async def retry(ctx: Any, state: Any) -> Any:
+        try:
+            return {"got": await ctx.once("effect", fragile)}
+        except OSError:
+            return {"got": await ctx.once("effect", fragile)}
+
+    assert Stored(step(retry)).run()["got"] == "done"
+
+
+def test_a_state_that_grows_deeper_with_each_step_is_not_lost() -> None:
+    async def wrap(ctx: Any, state: Any) -> Any:
+        return {"deep": [state.get("deep")], "n": state.get("n", 0) + 1}
+
+    graph = Graph(nodes_of(a=wrap), [Edge("a", "a", "n<3000")], "a")
+    result = asyncio.run(graph.run({}))
+    assert (result["n"], result.status) == (3000, "finished")
+
+
+def test_a_value_that_contains_itself_is_refused_by_its_key() -> None:
+    async def cyclic(ctx: Any, state: Any) -> Any:
+        items: list[Any] = []
+        items.append(items)
+        return {"knot": items}
+
+    with pytest.raises(ValueError, match="'knot' contains itself"):
+        asyncio.run(step(cyclic).run())
+
+
+# Error edges take every failure of their node.
+
+
+def test_an_error_edge_takes_an_unknown_target_and_a_broken_condition() -> None:
+    async def jump(ctx: Any, state: Any) -> Command:
+        return Command({"kept": 1}, goto="nowhere")
+
+    async def plain(ctx: Any, state: Any) -> Any:
+        return {"kept": 1}
+
+    async def handle(ctx: Any, state: Any) -> Any:
+        return {"told": state["error"]["type"]}
+
+    def broken(state: Any) -> bool:
+        raise ZeroDivisionError
+
+    for function, edges in [
+        (jump, [Edge("a", "b", "__error__")]),
+        (plain, [Edge("a", "b", "__error__"), Edge("a", "a", broken)]),
+    ]:
+        result = asyncio.run(Graph(nodes_of(a=function, b=handle), edges, "a").run())
+        assert result["told"] in ("WorkflowError", "ZeroDivisionError")
+        assert result["kept"] == 1
+
+
+def test_a_node_that_takes_too_long_fails_with_words_and_a_sub_flow_is_not_one() -> None:
+    async def slow(ctx: Any, state: Any) -> None:
+        await asyncio.sleep(0.03)
+
+    inner = Flow().step(slow).step(slow).step(slow).compile()
+    graph = Flow().step(SubFlow(inner, id="inner")).compile()
+    assert asyncio.run(graph.run(node_timeout=0.05)).status == "finished"
+    with pytest.raises(TimeoutError, match=r"'slow_1' took longer than 0\.01 seconds"):
+        asyncio.run(graph.run(node_timeout=0.01))
+    for wrong in (0, -1, "3", float("nan")):
+        with pytest.raises(ConfigError, match="node_timeout"):
+            asyncio.run(graph.run(node_timeout=wrong))  # type: ignore[arg-type]
+
+
+# Building.
+
+
+def test_the_finish_of_a_route_is_kept_by_a_branch_after_it() -> None:
+    async def decide(ctx: Any, state: Any) -> Any:
+        return {"next": state["plan"][0], "plan": state["plan"][1:]}
+
+    async def nothing(ctx: Any, state: Any) -> None:
+        return None
+
+    async def mark(ctx: Any, state: Any) -> Any:
+        return {"branched": True}
+
+    flow = Flow().step(decide).route("next", agents={"x": nothing})
+    graph = flow.branch("kind", Case("k").add(mark)).compile()
+    assert "branched" not in asyncio.run(graph.run({"plan": ["y"], "kind": "k"}))
+    assert asyncio.run(graph.run({"plan": ["x", "finish"], "kind": "k"}))["branched"] is True
+
+
+def test_made_up_ids_make_way_for_given_ones() -> None:
+    async def nothing(ctx: Any, state: Any) -> None:
+        return None
+
+    flow = Flow().step(nothing, id="nothing_2").step(nothing)
+    assert list(flow.compile().nodes) == ["nothing_2", "nothing_3"]
+
+
+def test_a_node_whose_init_forgets_ours_still_works() -> None:
+    class Forgetful(Node):
+        type = "forgetful"
+
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        async def execute(self, ctx: Any, state: Any) -> Any:
+            return {"word": self.word}
+
+    assert asyncio.run(Flow().step(Forgetful("hi")).compile().run())["word"] == "hi"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Graph({"a": print}, [], "a"), "'a' is a builtin_function"),  # type: ignore[dict-item]
+        (lambda: Graph(nodes_of(a=print), [("a", "a")], "a"), "no edge"),  # type: ignore[list-item]
+        (lambda: Graph(nodes_of(a=print), None, "a"), "edges must be a list"),  # type: ignore[arg-type]
+        (lambda: Graph([], [], "a"), "nodes must be a dict"),  # type: ignore[arg-type]
+        (lambda: SubFlow(3), "Graph or a Flow"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_graph_made_of_other_things_is_refused_in_words(make: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def test_shared_sub_graphs_are_looked_at_once() -> None:
+    async def nothing(ctx: Any, state: Any) -> None:
+        return None
+
+    graph = step(nothing)
+    for _ in range(18):
+        graph = Flow().step(SubFlow(graph)).step(SubFlow(graph)).compile()
+    assert graph.check() == []
