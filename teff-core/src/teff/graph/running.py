@@ -75,7 +75,10 @@ async def run_graph(
         frame = Frame(run, "", start, entry=graph.plan.entry, reducers=reducers, defaults=defaults)
         left = "running"
         outcome = await _drive(graph, frame, answered)
-        result = await uninterrupted(_close(frame, outcome, options))
+        closing = _close(frame, outcome, options)
+        # Where nobody listens and nothing is stored, it does not wait, so nothing can interrupt it.
+        waits = journal is not None or run.emit is not None
+        result = await (uninterrupted(closing) if waits else closing)
         left = result.status
         return _returned(run, result, options)
     finally:
