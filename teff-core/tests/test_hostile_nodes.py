@@ -568,3 +568,176 @@ def test_shared_sub_graphs_are_looked_at_once() -> None:
     for _ in range(18):
         graph = Flow().step(SubFlow(graph)).step(SubFlow(graph)).compile()
     assert graph.check() == []
+
+
+# Found by reading.
+
+
+def test_a_finished_call_is_not_done_again_because_its_sibling_hit_a_limit() -> None:
+    done: list[int] = []
+
+    async def pay(n: int) -> int:
+        """Pay."""
+        done.append(n)
+        return n
+
+    both = calls(("pay", {"n": 1}), ("pay", {"n": 2}))
+    stored = Stored(agent(ScriptedProvider([both, "ok"])), pay)
+    first = stored.run({"input": "go"}, limits=Limits(max_tool_calls=1))
+    assert (first.stop_reason, done) == ("max_tool_calls", [1])
+    texts = [message_text(m) for m in first["messages"] if m["role"] == "tool"]
+    assert texts[0] == "1"
+    assert "reached a limit" in texts[1]
+    stored.run(limits=Limits(max_tool_calls=5))
+    assert done == [1, 2]
+
+
+def test_replies_are_found_again_by_their_question_and_not_by_their_order() -> None:
+    crashes = [True]
+
+    async def both(ctx: Any, state: Any) -> Any:
+        async def ask(text: str, late: bool) -> str:
+            if late:
+                await asyncio.sleep(0.01)
+            reply = await ctx.llm("", [{"role": "user", "content": text}])
+            return str(reply.text)
+
+        answers = await asyncio.gather(ask("A", not crashes), ask("B", bool(crashes)))
+        if crashes:
+            crashes.clear()
+            raise OSError("lost")
+        return {"answers": answers}
+
+    provider = ScriptedProvider([lambda request: f"re:{request.messages[-1]['content']}"] * 2)
+    models = {"providers": {"p": provider}, "default_provider": "p", "default_model": "m"}
+    stored = Stored(step(both, **models))
+    with pytest.raises(OSError, match="lost"):
+        stored.run()
+    assert stored.run()["answers"] == ["re:A", "re:B"]
+    assert len(provider.requests) == 2
+
+
+def test_the_same_answer_twice_is_one_answer_and_another_one_is_refused() -> None:
+    broken = [True]
+
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"ok": await ctx.interrupt("ok")}
+
+    async def fragile(ctx: Any, state: Any) -> None:
+        if broken:
+            raise OSError("lost")
+
+    stored = Stored(Flow().step(ask).step(fragile).compile())
+    stored.pause()
+    with pytest.raises(OSError, match="lost"):
+        stored.run(resume={"ok": 1})
+    with pytest.raises(ConfigError, match="answered already"):
+        stored.run(resume={"ok": 2})
+    with pytest.raises(OSError, match="lost"):
+        stored.run(resume=1)
+    broken.clear()
+    assert stored.run(resume={"ok": 1})["ok"] == 1
+
+
+def test_a_sub_flow_may_bring_its_own_provider_and_model() -> None:
+    provider = ScriptedProvider(["hello"])
+    inner = Flow(providers={"p": provider}, default_provider="p", default_model="m")
+    graph = Flow().add_flow(inner.llm(prompt="hi"), id="inner").compile()
+    assert asyncio.run(graph.run())["output"] == "hello"
+
+
+def test_what_an_output_map_brings_back_goes_through_the_reducer_outside() -> None:
+    async def give(ctx: Any, state: Any) -> Any:
+        return {"found": ["new"], "sum": 5}
+
+    flow = Flow(reducers={"log": "append", "total": lambda old, new: old + new})
+    flow.add_flow(Flow().step(give), output_map={"log": "found", "total": "sum"})
+    assert asyncio.run(flow.compile().run({"log": ["old"], "total": 10})) == {
+        "log": ["old", "new"],
+        "total": 15,
+    }
+
+
+def test_a_graph_that_declares_no_provider_keeps_the_one_it_finds() -> None:
+    made: list[object] = []
+
+    async def look(ctx: Any, state: Any) -> None:
+        made.append(ctx.providers)
+
+    graph = Flow().step(look, id="a").step(look, id="b").compile()
+    asyncio.run(graph.run())
+    asyncio.run(graph.run())
+    assert len({id(registry) for registry in made}) == 1
+
+
+@pytest.mark.parametrize("build", ["agent", "llm"])
+def test_ask_human_is_offered_where_it_is_named_and_asks_a_person(build: str) -> None:
+    provider = ScriptedProvider([call_tool("ask_human", {"question": "Sure?"}), "Thanks."])
+    flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
+    if build == "agent":
+        graph = flow.harness(use_tools=["ask_human"], id="a").compile()
+    else:
+        graph = flow.llm(input_key="input", use_tools=["ask_human"]).compile()
+    stored = Stored(graph)
+    assert stored.pause({"input": "go"}).prompt == "Sure?"
+    assert [tool.name for tool in provider.requests[0].tools] == ["ask_human"]
+    assert stored.run(resume="yes")["output"] == "Thanks."
+
+
+def test_a_node_that_failed_does_not_end_well_in_the_events() -> None:
+    async def fail(ctx: Any, state: Any) -> None:
+        raise ValueError("no luck")
+
+    async def handle(ctx: Any, state: Any) -> None:
+        return None
+
+    heard: list[StreamEvent] = []
+    graph = Graph(nodes_of(a=fail, b=handle), [Edge("a", "b", "__error__")], "a")
+    asyncio.run(graph.run(emit=heard.append))
+    about = [(event.type, event.data.get("condition")) for event in heard if event.node_id == "a"]
+    assert about == [("node_start", None), ("node_error", None), ("edge", "__error__")]
+
+
+@pytest.mark.parametrize("messages", ["text", ["text"], [{"content": "x"}], 5])
+def test_a_conversation_that_is_none_is_refused_by_its_key(messages: Any) -> None:
+    graph = agent(ScriptedProvider())
+    with pytest.raises(ValueError, match="'messages'"):
+        asyncio.run(graph.run({"messages": messages, "input": "hi"}))
+
+
+def test_a_missing_input_key_is_named_with_the_nearest_one() -> None:
+    models = {"providers": {"p": ScriptedProvider()}, "default_provider": "p"}
+    graph = Flow(**models, default_model="m").llm(input_key="question", id="ask").compile()
+    with pytest.raises(ValueError, match="'ask' reads state key 'question'.*'questions'"):
+        asyncio.run(graph.run({"questions": "?"}))
+
+
+def test_a_listener_that_fails_at_the_end_does_not_hide_what_the_node_raised() -> None:
+    def listen(event: StreamEvent) -> None:
+        if event.type == "run_end":
+            raise RuntimeError("the listener")
+
+    async def fail(ctx: Any, state: Any) -> None:
+        raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck") as caught:
+        asyncio.run(step(fail).run(emit=listen))
+    assert any("the listener" in note for note in caught.value.__notes__)
+
+
+def test_a_context_made_by_hand_takes_answers_reducers_and_a_tracer() -> None:
+    from teff.node import ExecContext
+
+    heard: list[str] = []
+    ctx = ExecContext(
+        {"n": 1},
+        node_id="x",
+        tracer=lambda event: heard.append(event.type),
+        reducers={"log": "append"},
+        resume={"name": "Ada"},
+    )
+    assert asyncio.run(ctx.interrupt("name")) == "Ada"
+    asyncio.run(ctx.emit_custom("hi"))
+    assert heard == ["custom"]
+    with pytest.raises(GraphInterrupt):
+        asyncio.run(ctx.interrupt("other"))

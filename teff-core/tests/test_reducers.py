@@ -273,7 +273,16 @@ def test_under_a_reducer_a_longer_list_stands_for_what_was_added(reducer: Any) -
     update = rebound({"log": ["a"]}, add, log=reducer)
     assert update == {"log": ["x"]}
     assert merge({"log": ["a"]}, update, {"log": reducer}) == {"log": ["a", "x"]}
-    assert rebound({"log": ["a"]}, add) == {"log": ["a", "x"]}
+
+
+def test_without_a_reducer_a_longer_list_is_recorded_as_what_was_added() -> None:
+    def add(view: dict[str, Any]) -> None:
+        view["log"] += ["x"]
+
+    update = rebound({"log": ["a"]}, add)
+    assert update == {"log": Append(["x"])}
+    assert type(update["log"]) is Append
+    assert merge({"log": ["a"]}, update) == {"log": ["a", "x"]}
 
 
 @pytest.mark.parametrize("reducer", ["append", "keep", operator.add])

@@ -15,7 +15,7 @@ from teff_providers_local.wire import ReplyReader, request_body
 def body(*messages: Any, **fields: Any) -> dict[str, Any]:
     request = ChatRequest(model="", messages=messages or [user("hi")], **fields)
     defaults = {"temperature": 0.2, "max_tokens": 512, "seed": 0}
-    return request_body(request, defaults=defaults, provider="local")
+    return request_body(request, defaults=defaults, options={"top_k": 40}, provider="local")
 
 
 def test_defaults_are_sent_where_the_request_says_nothing() -> None:
@@ -23,9 +23,11 @@ def test_defaults_are_sent_where_the_request_says_nothing() -> None:
     assert "stop" not in body()
 
 
-def test_options_replace_defaults_and_fields_replace_options() -> None:
+def test_fields_replace_defaults_and_options_replace_both() -> None:
+    assert body(temperature=0.0)["temperature"] == 0.0
     sent = body(options={"seed": 5, "temperature": 0.9, "top_k": 3}, temperature=0.0)
-    assert (sent["seed"], sent["temperature"], sent["top_k"]) == (5, 0.0, 3)
+    assert (sent["seed"], sent["temperature"], sent["top_k"]) == (5, 0.9, 3)
+    assert body()["top_k"] == 40
 
 
 def test_options_cannot_switch_off_what_the_provider_needs() -> None:
@@ -92,7 +94,7 @@ def test_content_in_parts_is_joined() -> None:
 def test_what_a_local_model_cannot_do_is_refused(fields: dict[str, Any], reason: str) -> None:
     request = ChatRequest(**{"model": "m", "messages": [user("hi")], **fields})
     with pytest.raises(ProviderError, match=reason) as caught:
-        request_body(request, defaults={}, provider="embedded")
+        request_body(request, defaults={}, options={}, provider="embedded")
     assert caught.value.permanent
     assert (caught.value.provider, caught.value.model) == ("embedded", "m")
 

@@ -13,12 +13,15 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import attrs
 
+from teff.errors import StateError
+
 __all__ = [
     "Message",
     "ModelUsage",
     "ToolCall",
     "Usage",
     "assistant",
+    "conversation",
     "last_assistant_message",
     "last_user_message",
     "message_text",
@@ -83,6 +86,28 @@ def message_text(message: object) -> str:
         parts = (part.get("text") for part in content if isinstance(part, Mapping))
         return "\n".join(part for part in parts if isinstance(part, str))
     return ""
+
+
+def conversation(state: Mapping[str, Any], key: str) -> list[Message | Mapping[str, Any]]:
+    """Return the conversation under ``key`` as a new list; empty where there is none.
+
+    Raises:
+        StateError: what is there is no list of messages.
+    """
+    stored = state.get(key)
+    if stored is None:
+        return []
+    if not isinstance(stored, Sequence) or isinstance(stored, str | bytes):
+        raise StateError(
+            f"state key {key!r} must hold a list of messages, not {type(stored).__name__}"
+        )
+    for place, message in enumerate(stored):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise StateError(
+                f"message {place} under state key {key!r} must be a dict with role and content, "
+                f"not {type(message).__name__}"
+            )
+    return list(stored)
 
 
 def _last(messages: object, role: str) -> str:

@@ -167,7 +167,7 @@ def test_a_paused_run_shows_what_is_asked(teff, flow):
     file = flow("steps: [interrupt: {key: ok, prompt: 'Publish {input}', choices: [yes, no]}]")
     done = teff("run", file, "-m", "this")
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("? ok: Publish this (yes, no)\npaused: waiting for ok · 1 step · ")
+    assert done.err.startswith("? ok: Publish this (yes, no)\npaused: waiting for ok · 0 steps · ")
     report = json.loads(teff("run", file, "-m", "this", "--json").out)
     assert (report["status"], report["stop_reason"], report["error"]) == (
         "paused",
@@ -279,7 +279,7 @@ def test_a_server_that_is_not_running_is_named_with_the_command_that_starts_it(t
 def test_a_retry_is_shown(teff, flow, models, monkeypatch):
     models(ProviderError("scripted (m) is busy", status=503, retry_after=0.0), "ok")
     done = teff("run", flow(ASK), "-m", "hi")
-    assert "  scripted (m) is busy (trying again in 0 s)" in done.err
+    assert "  scripted (m) is busy (trying again in 0.0 s)" in done.err
     assert done.out == "ok\n"
 
 

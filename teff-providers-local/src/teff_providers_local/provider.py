@@ -50,8 +50,9 @@ class LocalProvider:
         max_tokens: the longest answer where the request sets no bound. Small models do not always
             find an end.
         temperature: for requests that set none. It is low, for small models stray easily.
-        seed: what the choice among likely tokens starts from, so that the same request gets the
-            same answer; None starts elsewhere each time.
+        seed: what the choice among likely tokens starts from; None starts elsewhere each time. With
+            a seed, and with the option ``{"cache_prompt": False}``, which makes every request read
+            its whole prompt again, the same request gets the same answer on the same machine.
         timeout: seconds for a whole call, and in a stream for each event, where the request sets
             none. The time in which other requests are answered counts too.
         options: put into every request as they are, in llama.cpp's own names, for example
@@ -113,7 +114,7 @@ class LocalProvider:
         def hand_over(event: Event) -> None:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = Job(request_body(request, defaults=self._defaults(), provider=self.name), hand_over)
+        job = Job(self._body(request), hand_over)
         borrow_worker(self._settings(model), self).submit(job)
         try:
             while (event := await self._next(events, patience, model)) is not None:
@@ -126,10 +127,11 @@ class LocalProvider:
         finally:
             job.cancel()
 
-    def _defaults(self) -> dict[str, Any]:
-        seed = {} if self.seed is None else {"seed": self.seed}
-        sampling = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        return {**sampling, **seed, **self.options}
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        defaults = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.seed is not None:
+            defaults["seed"] = self.seed
+        return request_body(request, defaults=defaults, options=self.options, provider=self.name)
 
     def _timeout(self, request: ChatRequest) -> float:
         return self.timeout if request.timeout is None else request.timeout

@@ -21,13 +21,19 @@ __all__ = ["ReplyReader", "request_body"]
 
 
 def request_body(
-    request: ChatRequest, *, defaults: Mapping[str, Any], provider: str
+    request: ChatRequest,
+    *,
+    defaults: Mapping[str, Any],
+    options: Mapping[str, Any],
+    provider: str,
 ) -> dict[str, Any]:
     """Return the engine's form of a request.
 
     Args:
-        request: what is asked. Its ``options`` replace the defaults, its own fields replace both.
-        defaults: what is sent where the request says nothing, in the engine's names.
+        request: what is asked.
+        defaults: what is sent where the request's own fields say nothing, in the engine's names.
+        options: settings that are sent as they are; those of the request win over them, and both
+            over what is derived from the other fields of the request.
         provider: the provider's name, for errors.
 
     Raises:
@@ -43,8 +49,9 @@ def request_body(
     }
     body: dict[str, Any] = {
         **defaults,
-        **request.options,
         **{name: value for name, value in said.items() if value is not None},
+        **options,
+        **request.options,
         "messages": [_wire_message(message) for message in request.messages],
         "stream": True,
         "stream_options": {"include_usage": True},

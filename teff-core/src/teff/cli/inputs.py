@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NoReturn
-
-import click
 
 from teff.errors import ConfigError
 
@@ -20,15 +19,22 @@ def read_input(text: str) -> tuple[str, Any]:
     (('n', 3), ('code', '0123'), ('words', ['a', 'b']))
 
     Raises:
-        click.UsageError: there is no ``=``, or nothing before it.
+        ConfigError: there is no ``=``, or nothing before it.
     """
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise click.UsageError(f"--input {text!r} is not KEY=VALUE.")
+        raise ConfigError(f"--input {text!r} is not KEY=VALUE.")
     try:
-        return key, json.loads(value, parse_constant=_refuse)
+        return key, json.loads(value, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return key, value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def read_state(path: str | None) -> dict[str, Any]:

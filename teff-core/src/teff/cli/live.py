@@ -7,13 +7,14 @@ goes to standard error. So ``teff run flow.yaml -m "…" > answer.txt`` keeps th
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from teff.cli.messages import in_color, say
+from teff.cli.messages import harmless, in_color, say
 from teff.runtime import StreamEvent
 
 __all__ = ["Live", "outermost"]
@@ -57,6 +58,8 @@ class Live:
         self.output_is_closed = False
         self._started = time.monotonic()
         self._show_answer = show_answer
+        # A file or a pipe gets the answer as it is; a terminal would act on what is in it.
+        self._to_terminal = sys.stdout.isatty()
         self._streamed: list[str] = []
         self._speaker = ""
         self._shown = {
@@ -134,7 +137,7 @@ class Live:
 
     def _retry(self, event: StreamEvent) -> None:
         error, wait = _shorten(event.data["error"], _LONGEST_DETAIL), event.data["wait"]
-        self._note(in_color(f"  {error} (trying again in {wait:.0f} s)", fg="yellow"))
+        self._note(in_color(f"  {error} (trying again in {wait:.1f} s)", fg="yellow"))
 
     def _fallback(self, event: StreamEvent) -> None:
         error = _shorten(event.data["error"], _LONGEST_DETAIL)
@@ -154,7 +157,7 @@ class Live:
         if self.output_is_closed:
             return
         try:
-            click.echo(text, nl=False)
+            click.echo(harmless(text) if self._to_terminal else text, nl=False)
         except BrokenPipeError:
             self.output_is_closed = True
             self.on_closed_output()

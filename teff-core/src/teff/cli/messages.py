@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Any
 
 import click
 
-__all__ = ["in_color", "say", "show_error", "show_warning"]
+__all__ = ["harmless", "in_color", "say", "show_error", "show_warning"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def in_color(text: str, **style: Any) -> str:
@@ -16,7 +19,16 @@ def in_color(text: str, **style: Any) -> str:
 
     ``NO_COLOR`` (https://no-color.org) takes off every style, also in a terminal.
     """
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+    plain = harmless(text)
+    return plain if os.environ.get("NO_COLOR") else click.style(plain, **style)
+
+
+def harmless(text: str) -> str:
+    """Return ``text`` without control characters other than line ends and tabs.
+
+    What a model or a server says must not reach the terminal as an escape sequence.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def say(text: str = "", *, newline: bool = True) -> None:
@@ -27,9 +39,9 @@ def say(text: str = "", *, newline: bool = True) -> None:
 
 def show_error(message: str) -> None:
     """Say why a command cannot go on."""
-    say(f"{in_color('error:', fg='red', bold=True)} {message}")
+    say(f"{in_color('error:', fg='red', bold=True)} {harmless(message)}")
 
 
 def show_warning(message: str) -> None:
     """Say what looks wrong, and does not keep a command from going on."""
-    say(f"{in_color('warning:', fg='yellow', bold=True)} {message}")
+    say(f"{in_color('warning:', fg='yellow', bold=True)} {harmless(message)}")

@@ -42,7 +42,7 @@ def agent_step(
         messages_key: where the user's message is read, and the answer added.
         use_tools: names of tools, ``"all"`` for those of the run, or None.
         stream: emit the answer as ``token`` events.
-        id: the node's id; ``output_key`` where it is None.
+        id: the node's id; the nodes inside are named after it, or else after ``output_key``.
         **config: further options of `ReActAgent` and `ToolExec`.
 
     Raises:

@@ -186,8 +186,8 @@ class Flow:
         Raises:
             ConfigError: an unknown option.
         """
-        if not isinstance(agent, ReActAgent):
-            config = {"system": system, **({"model": model} if model else {}), **config}
+        texts = {"system": system, "model": model}
+        config = {**{name: text for name, text in texts.items() if text}, **config}
         made, tools = tool_loop(agent=agent, **config)
         self.step(made, f"{id}/agent" if id else None)
         agent_id = self._open[0][0]
@@ -212,10 +212,11 @@ class Flow:
         self._need_predecessor("branch()")
         if not cases:
             raise ConfigError(f"branch({key!r}) needs at least one Case.")
-        start, ends = list(self._open), []
         for case in cases:
             if not case.steps:
                 raise ConfigError(f"Case({case.value!r}) of branch({key!r}) has no steps.")
+        start, ends = list(self._open), []
+        for case in cases:
             self._open = start
             self._chain(
                 [(as_node(step), name) for step, name in case.steps], when=equals(key, case.value)
@@ -251,6 +252,9 @@ class Flow:
         Raises:
             ConfigError: there is no decider, or there are no agents, or one has no steps.
         """
+        twice = sorted((agents or {}).keys() & named.keys())
+        if twice:
+            raise ConfigError(f"route({key!r}) has two agents called {twice[0]!r}.")
         chains = {**(agents or {}), **named}
         self._need_predecessor("route()")
         if len(self._open) != 1:

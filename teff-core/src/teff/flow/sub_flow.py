@@ -86,7 +86,11 @@ class SubFlow(Node):
             old, new = _MISSING, after.get(inner, _MISSING)
             if self._given_from(inner) == outer:
                 old = before.get(inner, _MISSING)
-            if new is not old:
+            if new is old:
+                continue
+            if old is _MISSING:
+                changed[outer] = None if new is _MISSING else new  # for the reducer outside
+            else:
                 changed[outer] = _change(old, None if new is _MISSING else new)
         return changed
 
@@ -94,8 +98,15 @@ class SubFlow(Node):
         return inner if self.input_map is None else self.input_map.get(inner)
 
     def reads(self) -> Iterable[str] | None:
-        """Return the keys outside that the input map names, or None where it takes everything."""
-        return None if self.input_map is None else self.input_map.values()
+        """Return the keys outside that the input map names; without one, what is known of inside."""
+        if self.input_map is not None:
+            return self.input_map.values()
+        read: set[str] = set()
+        written: set[str] = set()
+        for node in self.graph.nodes.values():
+            read |= set(node.reads() or ())
+            written |= set(node.writes() or ())
+        return read - written
 
     def writes(self) -> Iterable[str] | None:
         """Return the keys that the output map names, or those that any node inside writes."""

@@ -38,7 +38,12 @@ def role_chain(
     if isinstance(role, Mapping):
         role = AgentRole.from_mapping(role, name=name)
     if isinstance(role, AgentRole):
-        chain = role.build(model=model, provider=provider, id=name)
+        try:
+            chain = role.build(model=model, provider=provider, id=name)
+        except ConfigError as error:
+            raise ConfigError(
+                f"role {name!r}: {error.message}", path=error.path, hint=error.hint
+            ) from error
         return BuiltRole(chain=chain, output_key=role.output_key)
     return BuiltRole(chain=role, output_key=name)
 
@@ -57,6 +62,8 @@ def team_supervisor(
     Raises:
         ConfigError: no roles, ``fallback`` and ``fallback_agent`` together, or an unknown option.
     """
+    if "agents" in options:
+        raise ConfigError("the agents of a team are its roles; leave out agents.", path="agents")
     if not roles:
         raise ConfigError("a team needs at least one role.")
     if fallback:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem", "check_graph", "check_models_and_tools"]
 
-#: Keys that the engine itself writes.
-_ENGINE_KEYS = frozenset({"error", "messages", "input"})
+#: Keys that are there in most runs: what a user says, and what an error edge brings.
+_USUAL_KEYS = frozenset({"error", "messages", "input"})
 
 
 @attrs.frozen(kw_only=True)
@@ -56,24 +56,49 @@ def check_graph(graph: Graph, *, known_keys: Iterable[str] = ()) -> list[Problem
 
 
 def check_models_and_tools(
-    graph: Graph, tools: Mapping[str, Tool], defaults: ModelDefaults
+    graph: Graph,
+    tools: Mapping[str, Tool],
+    defaults: ModelDefaults,
+    *,
+    undeclared: ProviderRegistry,
 ) -> None:
     """Refuse a run whose nodes ask a provider or model, or use a tool, that it does not have.
+
+    Args:
+        graph: what is to be run.
+        tools: those of the run, by name.
+        defaults: for its model calls.
+        undeclared: finds the providers of nodes whose graph declares none.
 
     Raises:
         ConfigError: naming the node, and what is missing.
     """
-    registry = defaults.providers or ProviderRegistry()
-    for name, outer in graph.nodes.items():
-        for node in walk([outer]):
-            asked = node.asks_model()
-            if asked is not None:
-                provider = _required(name, "provider", asked[0] or defaults.provider)
-                _required(name, "model", asked[1] or defaults.model)
-                registry.check(provider)
-            for tool in node.uses_tools():
-                if tool not in tools:
-                    default_tool_registry.resolve(tool)
+    for name, node, effective in _with_defaults(graph.nodes, defaults):
+        asked = node.asks_model()
+        if asked is not None:
+            provider = _required(name, "provider", asked[0] or effective.provider)
+            _required(name, "model", asked[1] or effective.model)
+            (effective.providers or undeclared).check(provider)
+        for tool in node.uses_tools():
+            if tool not in tools:
+                default_tool_registry.resolve(tool)
+
+
+def _with_defaults(
+    nodes: Mapping[str, Node], defaults: ModelDefaults
+) -> Iterator[tuple[str, Node, ModelDefaults]]:
+    """Give each node at any depth, with the outermost node around it and the defaults it finds."""
+    seen: set[int] = set()
+    ahead = [(name, node, defaults) for name, node in nodes.items()]
+    while ahead:
+        name, node, effective = ahead.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield name, node, effective
+        inner: Graph | None = getattr(node, "graph", None)
+        within = effective if inner is None else effective.filled_from(inner.defaults)
+        ahead += [(name, child, within) for child in node.children()]
 
 
 def _required(node: str, what: str, value: str | None) -> str:
@@ -84,18 +109,6 @@ def _required(node: str, what: str, value: str | None) -> str:
             path=node,
         )
     return value
-
-
-def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Give each node once, and the nodes that it runs itself, at any depth."""
-    seen: set[int] = set()
-    ahead = list(nodes)
-    while ahead:
-        node = ahead.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            ahead += node.children()
 
 
 def _unknown_targets(graph: Graph) -> Iterator[Problem]:
@@ -112,22 +125,21 @@ def _unknown_targets(graph: Graph) -> Iterator[Problem]:
 
 
 def _unknown_providers(graph: Graph) -> Iterator[Problem]:
-    declared = graph.defaults.providers
-    if declared is None:
-        return
-    for node in walk(graph.nodes.values()):
+    if graph.defaults.providers is None:
+        return  # the run may bring them
+    for name, node, effective in _with_defaults(graph.nodes, graph.defaults):
         asked = node.asks_model()
-        provider = asked and (asked[0] or graph.defaults.provider)
-        if provider:
+        provider = asked and (asked[0] or effective.provider)
+        if provider and effective.providers is not None:
             try:
-                declared.check(provider)
+                effective.providers.check(provider)
             except ConfigError as error:
                 yield Problem(
                     code="unknown-provider",
                     severity="error",
                     message=error.message,
                     hint=error.hint,
-                    node=node.id or "",
+                    node=name,
                 )
 
 
@@ -155,7 +167,7 @@ def _unreachable(graph: Graph) -> Iterator[Problem]:
 
 
 def _unwritten_keys(graph: Graph, known_keys: Iterable[str]) -> Iterator[Problem]:
-    written = {*_ENGINE_KEYS, *known_keys}
+    written = {*_USUAL_KEYS, *known_keys}
     for node in graph.nodes.values():
         keys = node.writes()
         if keys is None:

@@ -81,7 +81,6 @@ class Graph:
         self.nodes: Mapping[str, Node] = MappingProxyType(dict(nodes))
         self.edges: tuple[Edge, ...] = tuple(edges)
         self.entry_point = entry_point
-        self.state_schema = state
         self.reducers: Mapping[str, Reducer] = {**reducers_from_schema(state), **(reducers or {})}
         self.limits = limits
         self.defaults = ModelDefaults(
@@ -89,7 +88,9 @@ class Graph:
             provider=default_provider,
             model=default_model,
         )
-        compile_reducers(self.reducers)
+        self.compiled_reducers = compile_reducers(self.reducers)
+        #: Finds the providers of nodes while none are declared; its clients live as long as this.
+        self.undeclared_providers = ProviderRegistry()
         self.plan: Plan = make_plan(self.nodes, self.edges, entry_point)
         for problem in check_graph(self):
             if problem.severity == "error":
@@ -109,7 +110,8 @@ class Graph:
 
     def check_run(self, run: Run, defaults: ModelDefaults) -> None:
         """Refuse a run whose nodes name a provider, model or tool that it does not have."""
-        check_models_and_tools(self, run.tools, defaults)
+        undeclared = self.undeclared_providers
+        check_models_and_tools(self, run.tools, defaults, undeclared=undeclared)
 
     async def run(
         self, state: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
@@ -145,7 +147,7 @@ class Graph:
         listeners: list[Listener] = [channel.offer]
         if (given := options.get("emit")) is not None:
             listeners.append(given)
-        options["emit"] = tell_all(listeners) or channel.offer
+        options["emit"] = tell_all(listeners)
         task = asyncio.create_task(run_graph(self, state, options))
         task.add_done_callback(lambda _: channel.close())
         try:
@@ -164,8 +166,9 @@ class Graph:
 
     async def aclose(self) -> None:
         """Free the connections of the graph's providers. The graph may be run again."""
-        if self.defaults.providers is not None:
-            await self.defaults.providers.aclose()
+        for registry in (self.defaults.providers, self.undeclared_providers):
+            if registry is not None:
+                await registry.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -23,7 +23,6 @@ def hook_listener(hooks: Hooks, run_id: str, graph_name: str) -> Listener | None
 
     def tell(event: StreamEvent) -> None:
         data = event.data
-        node = NodeInfo(id=event.node_id, type=event.node_type, path=event.path)
         if event.type == "run_start":
             hooks.tell("teff_run_started", run=run)
         elif event.type == "run_end":
@@ -32,9 +31,13 @@ def hook_listener(hooks: Hooks, run_id: str, graph_name: str) -> Listener | None
             )
             hooks.tell("teff_run_finished", run=run, outcome=outcome)
         elif event.type == "node_start":
-            hooks.tell("teff_node_started", run=run, node=node)
+            hooks.tell("teff_node_started", run=run, node=_node(event))
         elif event.type == "node_end":
             seconds = data["duration_ms"] / 1000.0
-            hooks.tell("teff_node_finished", run=run, node=node, seconds=seconds)
+            hooks.tell("teff_node_finished", run=run, node=_node(event), seconds=seconds)
 
     return tell
+
+
+def _node(event: StreamEvent) -> NodeInfo:
+    return NodeInfo(id=event.node_id, type=event.node_type, path=event.path)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from teff.errors import GraphInterrupt, NodeError, WorkflowError, suggest
+from teff.graph.edge import ERROR
 from teff.graph.plan import Plan, Step
-from teff.plugins import NodeInfo, RunInfo
 from teff.runtime import (
     Command,
     Frame,
@@ -25,15 +25,13 @@ from teff.runtime import (
     uninterrupted,
 )
 from teff.runtime.events import NOTHING, new_event
+from teff.runtime.steps import tell_plugins
 from teff.state import effects_of, merge_into
 
 __all__ = ["run_frame"]
 
 #: Seconds of running after which other tasks of the event loop get their turn.
 _SLICE = 0.004
-
-#: What the notes begin with that say where an error was raised.
-_NOTE = "in node"
 
 
 async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop, without calls that each step would pay for
@@ -47,7 +45,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     run, state, visits, reducers = frame.run, frame.state, frame.visits, frame.reducers
     emit, journal, timeout, max_steps = run.emit, run.journal, run.node_timeout, run.max_steps
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
-    started, path, deadline = 0.0, "", run.deadline
+    started, begun, path, deadline = 0.0, 0.0, "", run.deadline
     step = None if frame.position is None else plan.steps[frame.position]
     slice_end = clock() + _SLICE
     while step is not None:
@@ -58,7 +56,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         view = state.copy()
         ctx = StepContext(run, frame, step, visit, view)
         if emit is not None:
-            started = wall_clock()
+            started, begun = wall_clock(), clock()
             ctx._path = path = f"{prefix}{step.segment}/{visit}"
             waiting = emit(new_event(("node_start", step.id, step.type, path, NOTHING, started)))
             if waiting is not None:
@@ -66,6 +64,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         elif journal is not None:
             started = wall_clock()
         updates: Mapping[str, Any] = NOTHING
+        failed = False
         given: Mapping[str, Any]
         try:
             if timeout is None or step.is_composite:
@@ -90,10 +89,11 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
                         following, label = target, text
                         break
         except BaseException as raised:
-            recovered, caught_by = await _recover(step, ctx, raised, started)
+            recovered, caught_by = await _recover(step, ctx, raised, begun)
             merge_into(state, recovered, reducers)
             updates = {**updates, **recovered}
-            following, label = (caught_by, None) if caught_by else _first_match(step, state)
+            failed = caught_by is not None
+            following, label = (caught_by, ERROR) if failed else _first_match(step, state)
 
         reason = frame.reason if ctx.stop_reason is None else ctx.stop_reason or None
         if following is None and reason is None:
@@ -104,10 +104,11 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         frame.reason, frame.position = reason, position
         if emit is not None:
             ended = wall_clock()
-            data = {"duration_ms": (ended - started) * 1000.0, "keys": tuple(updates)}
-            waiting = emit(new_event(("node_end", step.id, step.type, path, data, ended)))
-            if waiting is not None:
-                await waiting
+            if not failed:
+                data = {"duration_ms": (clock() - begun) * 1000.0, "keys": tuple(updates)}
+                waiting = emit(new_event(("node_end", step.id, step.type, path, data, ended)))
+                if waiting is not None:
+                    await waiting
             data = {"target": position, "condition": label}
             waiting = emit(new_event(("edge", step.id, step.type, path, data, ended)))
             if waiting is not None:
@@ -160,7 +161,7 @@ async def _record(
 
 
 async def _recover(
-    step: Step, ctx: StepContext, raised: BaseException, started: float
+    step: Step, ctx: StepContext, raised: BaseException, begun: float
 ) -> tuple[Mapping[str, Any], Step | None]:
     """Return the updates that follow a failure, and the step that takes it (None: the edges lead on).
 
@@ -185,16 +186,13 @@ async def _recover(
         {
             "error": str(error),
             "type": type(error).__name__,
-            "duration_ms": (time.time() - started) * 1000.0 if started else 0.0,
+            "duration_ms": (time.monotonic() - begun) * 1000.0,
             "caught": step.on_error is not None,
         },
     )
-    hooks = ctx.run.hooks
-    if hooks is not None and hooks.listens("teff_error") and not _was_told(error):
-        node = NodeInfo(id=step.id, type=step.type, path=ctx.path)
-        hooks.tell("teff_error", run=RunInfo(run_id=ctx.run_id), node=node, error=error)
+    tell_plugins(ctx, error)
     if step.on_error is None:
-        error.add_note(f"{_NOTE} {step.id!r} ({step.type}) at {ctx.path}")
+        error.add_note(f"in node {step.id!r} ({step.type}) at {ctx.path}")
         raise error
     described = NodeError.from_exception(error, node=step.id, path=ctx.path)
     return {"error": described.to_state()}, step.on_error
@@ -205,11 +203,6 @@ def _first_match(step: Step, state: Mapping[str, Any]) -> tuple[Step | None, str
         return step.next, None
     ways = ((target, text) for test, target, text in step.edges if test(state))
     return next(ways, (None, None))
-
-
-def _was_told(error: Exception) -> bool:
-    """Return whether a frame further in has told of the error already."""
-    return any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ()))
 
 
 def _follow_command(plan: Plan, step: Step, ctx: StepContext, goto: Any) -> Step | None:

@@ -25,10 +25,10 @@ class RunOptions(TypedDict, total=False):
     tools: Iterable[Tool | Callable[..., Any]]
     #: Reducers by key; they win over those of the graph.
     reducers: Mapping[str, Reducer]
-    #: Hears every event, before ``emit`` does; a `teff.trace.RunTracer` or any listener.
+    #: Hears every event, before ``emit`` does; any listener.
     tracer: Listener
     #: Hears every event; a plain or an async function.
-    emit: Listener
+    emit: Listener | None
     limits: Limits
     #: ``"raise"``: reaching a limit raises `LimitReached` with the result.
     on_limit: Literal["stop", "raise"]
@@ -66,6 +66,18 @@ def check_options(options: RunOptions) -> None:
         raise ConfigError(f"node_timeout must be a number of seconds above 0, not {timeout!r}.")
     if options.get("on_limit", "stop") not in ("stop", "raise"):
         raise ConfigError(f"on_limit is 'stop' or 'raise', not {options['on_limit']!r}.")
+    providers: object = options.get("providers")
+    if not (providers is None or isinstance(providers, ProviderRegistry | Mapping)):
+        raise ConfigError(
+            "providers must be a ProviderRegistry or a dict from name to options, not "
+            f"{type(providers).__name__}."
+        )
+    for name in ("tracer", "emit"):
+        if options.get(name) is not None and not callable(options[name]):
+            raise ConfigError(f"{name} must be a function that takes an event.")
+    store: object = options.get("checkpointer")
+    if store is not None and not isinstance(store, Checkpointer):
+        raise ConfigError(f"a {type(store).__name__} is no checkpointer.")
     limits: object = options.get("limits")
     if limits is not None and not isinstance(limits, Limits):
         raise ConfigError(f"limits must be a Limits(...), not {type(limits).__name__}.")
@@ -92,11 +104,12 @@ def tool_pool(given: Iterable[Tool | Callable[..., Any]] | None) -> dict[str, To
     return pool
 
 
-def model_defaults(graph: Graph, options: RunOptions) -> ModelDefaults:
+def model_defaults(
+    graph: Graph, options: RunOptions, *, providers: ProviderRegistry | None
+) -> ModelDefaults:
     """Return the providers and defaults of a run: its own, and else those of the graph."""
-    given = options.get("providers")
     return ModelDefaults(
-        providers=None if given is None else ProviderRegistry.of(given),
+        providers=providers,
         provider=options.get("default_provider"),
         model=options.get("default_model"),
     ).filled_from(graph.defaults)

@@ -14,6 +14,7 @@ from teff.graph.hooks import hook_listener
 from teff.graph.loop import run_frame
 from teff.graph.options import RunOptions, check_options, model_defaults, tool_pool
 from teff.plugins import load_hooks
+from teff.provider import ProviderRegistry
 from teff.runtime import (
     ExecContext,
     Frame,
@@ -24,7 +25,6 @@ from teff.runtime import (
     Run,
     RunResult,
     Status,
-    match_answers,
     new_run_id,
     open_journal,
     tell_all,
@@ -59,6 +59,8 @@ async def run_graph(
     reducers = compile_reducers({**graph.reducers, **(options.get("reducers") or {})})
     journal = await _open(graph, options)
     left: RunState = "running" if journal is None else journal.state
+    given = options.get("providers")
+    providers = None if given is None else ProviderRegistry.of(given)
     try:
         run = _make_run(graph, options, journal)
         if journal is not None:
@@ -68,7 +70,7 @@ async def run_graph(
                 if ended.status == "paused":
                     raise _interrupt(journal.questions, options["checkpoint_id"], ended)
                 return ended
-        defaults = model_defaults(graph, options)
+        defaults = model_defaults(graph, options, providers=providers)
         graph.check_run(run, defaults)
         answered = await _record_beginning(graph, journal, run, state, options)
         start = journal.input if journal is not None else state or {}
@@ -84,6 +86,8 @@ async def run_graph(
     finally:
         if journal is not None:
             await uninterrupted(journal.close(left))
+        if providers is not None and providers is not given:
+            await providers.aclose()  # made from a mapping for this run alone
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:
@@ -155,8 +159,9 @@ async def _record_beginning(
     if "resume" not in options:
         return []
     questions = {question.id: question.key for question in journal.questions}
-    answers = match_answers(options["resume"], journal.questions)
-    await journal.record_answers(answers)
+    answers = journal.new_answers(options["resume"])
+    if answers:
+        await journal.record_answers(answers)
     return [questions[answered] for answered in answers]
 
 
@@ -174,6 +179,8 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     ]
     run = Run(
         run_id=run_id,
+        graph=graph.name,
+        providers=graph.undeclared_providers,
         owner=options.get("owner", "default"),
         checkpoint_id=options.get("checkpoint_id"),
         limits=_limits(graph, options, journal),
@@ -185,7 +192,9 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     )
     most = options.get("max_iterations")
     if most is not None:
-        run.max_steps = min(run.max_steps, run.steps + (Limits(max_steps=most).max_steps or 0))
+        if most < 1:
+            raise ConfigError(f"max_iterations must be a whole number above 0, not {most!r}.")
+        run.max_steps = min(run.max_steps, run.steps + most)
     return run
 
 
@@ -236,8 +245,14 @@ async def _close(frame: Frame, outcome: _Outcome, options: RunOptions) -> RunRes
             await journal.record_end({**ended, "state": frame.state} if final else ended)
     if outcome.limit is not None:
         await run.tell("limit", {"reason": outcome.limit})
-    await run.tell("run_end", _end_data(result, frame.state))
-    run.closed = True
+    try:
+        await run.tell("run_end", _end_data(result, frame.state))
+    except Exception as error:
+        if outcome.error is None:
+            raise
+        outcome.error.add_note(f"then a listener raised {type(error).__name__}: {error}")
+    finally:
+        run.closed = True
     return result
 
 
@@ -314,14 +329,16 @@ async def run_nested(
         ctx.path,
         state,
         entry=graph.plan.entry,
-        reducers={**ctx.frame.reducers, **compile_reducers(graph.reducers)},
+        reducers={**ctx.frame.reducers, **graph.compiled_reducers},
         defaults=ctx.frame.defaults.filled_from(graph.defaults),
         around=ctx,
     )
     try:
         ended = await run_frame(graph.plan, frame)
-    except (LimitSignal, asyncio.CancelledError):
+    except (LimitSignal, asyncio.CancelledError) as leaving:
         ctx.keep(keep(frame))
+        if isinstance(leaving, LimitSignal):
+            ctx.mark_limited()
         raise
     if ended not in ("end", "no_edge_matched", "command_stop"):
         ctx.set_stop_reason(ended)

@@ -2,14 +2,25 @@
 
 from teff.harness.harness import Harness, TokenCallback
 from teff.harness.retry import RetryPolicy
-from teff.harness.tool_calls import ToolOptions, named_tools, run_tool_calls, tools_in_scope
+from teff.harness.tool_calls import (
+    ASK_HUMAN,
+    ToolOptions,
+    UseTools,
+    named_tools,
+    offered_tools,
+    run_tool_calls,
+    tools_in_scope,
+)
 
 __all__ = [
+    "ASK_HUMAN",
     "Harness",
     "RetryPolicy",
     "TokenCallback",
     "ToolOptions",
+    "UseTools",
     "named_tools",
+    "offered_tools",
     "run_tool_calls",
     "tools_in_scope",
 ]

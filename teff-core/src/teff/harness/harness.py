@@ -11,10 +11,10 @@ from typing import Any, Self
 import attrs
 
 from teff.errors import ConfigError, ProviderError
-from teff.harness.journaled import reply_from_json, reply_to_json
+from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
 from teff.harness.retry import RetryPolicy
 from teff.messages import Message
-from teff.plugins import NodeInfo, RunInfo
+from teff.plugins import NodeInfo
 from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
 from teff.runtime import ExecContext
 
@@ -160,7 +160,11 @@ class Harness:
         async def ask() -> dict[str, Any]:
             return reply_to_json(await self._ask(request, live=live, on_token=on_token))
 
-        key = f"llm:{self._ctx.number('llm')}"
+        if self._ctx.run.journal is None:
+            return reply_from_json(await ask())
+        # The request is part of the key, so a recorded reply never answers another one.
+        digest = request_digest(request)
+        key = f"llm:{digest}:{self._ctx.number(f'llm:{digest}')}"
         return reply_from_json(await self._ctx.once(key, ask))
 
     async def _ask(
@@ -169,7 +173,7 @@ class Harness:
         attempt = 1
         while True:
             shown = _Shown()
-            self._ctx.run.count_model_call()
+            self._ctx.bounded(self._ctx.run.count_model_call)
             try:
                 return await self._attempt(request, live=live, on_token=on_token, shown=shown)
             except ProviderError as error:
@@ -257,7 +261,7 @@ class Harness:
         hooks = ctx.run.hooks
         if hooks is not None and hooks.listens(hook):
             node = NodeInfo(id=ctx.node_id, type=ctx.node_type, path=ctx.path)
-            hooks.tell(hook, run=RunInfo(run_id=ctx.run_id, graph=""), node=node, **details)
+            hooks.tell(hook, run=ctx.run.info, node=node, **details)
 
 
 @attrs.define

@@ -1,14 +1,18 @@
-"""The JSON form of a model's reply, as the journal keeps it."""
+"""What the journal keeps of a model call: a digest of the request, and the reply as JSON."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from teff.messages import ModelUsage, ToolCall
-from teff.provider import ChatReply
+import attrs
 
-__all__ = ["reply_from_json", "reply_to_json"]
+from teff.messages import ModelUsage, ToolCall
+from teff.provider import ChatReply, ChatRequest
+
+__all__ = ["reply_from_json", "reply_to_json", "request_digest"]
 
 
 def reply_to_json(reply: ChatReply) -> dict[str, Any]:
@@ -33,3 +37,9 @@ def reply_from_json(data: Mapping[str, Any]) -> ChatReply:
         usage=ModelUsage(**data["usage"]),
         model=data["model"],
     )
+
+
+def request_digest(request: ChatRequest) -> str:
+    """Return a short text that two requests share only where they ask the same."""
+    asked = json.dumps(attrs.asdict(request), sort_keys=True, default=repr)
+    return hashlib.sha256(asked.encode(errors="backslashreplace")).hexdigest()[:16]

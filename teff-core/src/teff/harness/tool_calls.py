@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from teff.errors import GraphInterrupt
 from teff.messages import ToolCall
-from teff.runtime import ExecContext, Question, Signal
+from teff.provider import ToolSpec
+from teff.runtime import ExecContext, LimitSignal, Question, Signal
 from teff.tool import Tool, ToolResult, default_tool_registry, execute_call, scope_tools
 from teff.tool.approval import ApprovalPolicy, decide
 
-__all__ = ["ToolOptions", "named_tools", "run_tool_calls", "tools_in_scope"]
+__all__ = [
+    "ASK_HUMAN",
+    "ToolOptions",
+    "UseTools",
+    "named_tools",
+    "offered_tools",
+    "run_tool_calls",
+    "tools_in_scope",
+]
+
+
+#: Which tools a node may use: names, ``"all"`` for those of the run, or None for none.
+UseTools: TypeAlias = str | Sequence[str] | bool | None
+
+#: The tool that asks a person; a call of it pauses the run.
+ASK_HUMAN = ToolSpec(
+    name="ask_human",
+    description="Ask the person you work for a question, and wait for the answer.",
+    schema={
+        "type": "object",
+        "properties": {"question": {"type": "string", "description": "What you want to know."}},
+        "required": ["question"],
+    },
+)
+
+
+_NOT_RUN = "The call was not carried out: the run has reached a limit."
 
 
 @attrs.frozen(kw_only=True)
@@ -36,24 +63,39 @@ class ToolOptions:
     max_parallel: int = 8
 
 
-def tools_in_scope(ctx: ExecContext, use_tools: str | Sequence[str] | bool | None) -> list[Tool]:
+def tools_in_scope(ctx: ExecContext, use_tools: UseTools) -> list[Tool]:
     """Return the tools that a node may use: those of the run, and by name the installed ones too.
 
     Raises:
         ConfigError: an unknown name.
     """
+    if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
+        return scope_tools(ctx.tools, use_tools)
     pool = dict(ctx.tools)
     for name in named_tools(use_tools):
         if name not in pool:
             pool[name] = default_tool_registry.resolve(name)
-    return scope_tools(pool, use_tools)
+    return scope_tools(pool, named_tools(use_tools))
 
 
-def named_tools(use_tools: str | Sequence[str] | bool | None) -> list[str]:
-    """Return the names in a ``use_tools`` option; what ``all`` means is only known in a run."""
+def named_tools(use_tools: UseTools) -> list[str]:
+    """Return the tools that a ``use_tools`` option names; what ``all`` means is known in a run.
+
+    `ASK_HUMAN` is no tool: whoever carries the calls out asks a person.
+    """
     if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
         return []
-    return [use_tools] if isinstance(use_tools, str) else list(use_tools)
+    names = [use_tools] if isinstance(use_tools, str) else use_tools
+    return [name for name in names if name != ASK_HUMAN.name]
+
+
+def offered_tools(tools: Iterable[Tool], use_tools: UseTools) -> list[ToolSpec]:
+    """Return what a model is told of its tools; ``ask_human`` too where it is named."""
+    specs = [tool.spec() for tool in tools if tool.name != ASK_HUMAN.name]
+    names = [use_tools] if isinstance(use_tools, str) else use_tools
+    if not isinstance(names, bool) and ASK_HUMAN.name in (names or ()):
+        specs.append(ASK_HUMAN)
+    return specs
 
 
 async def run_tool_calls(
@@ -63,14 +105,24 @@ async def run_tool_calls(
     *,
     state: Mapping[str, Any],
     options: ToolOptions,
+    keep: Callable[[list[ToolResult]], None] | None = None,
 ) -> list[ToolResult]:
     """Carry out ``calls`` at once and return their results in the same order.
 
     A call that was finished before a pause or a crash is not run again. Several calls may pause in
     one round: all of their questions are open together, and what can run has run.
 
+    Args:
+        ctx: the step.
+        calls: what the model wants.
+        tools: what it may call.
+        state: for tools that read it.
+        options: how.
+        keep: called with a result for every call where a limit ends the run among them.
+
     Raises:
         ToolError: a call failed and ``error_mode`` is ``raise``; the others were finished first.
+        Signal: the run has paused or reached a limit.
     """
     by_name = {tool.name: tool for tool in tools}
     # Servers may use an id twice, so the round and the place of a call are part of its key.
@@ -86,17 +138,21 @@ async def run_tool_calls(
         *(carry_out(number, call) for number, call in enumerate(calls, 1)),
         return_exceptions=True,
     )
-    results: list[ToolResult] = []
-    failures: list[BaseException] = []
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            failures.append(outcome)
-        else:
-            results.append(outcome)
-    if failures:
-        # A signal (a pause, a limit) says more about the run than an error beside it.
-        raise min(failures, key=lambda failure: not isinstance(failure, Signal))
-    return results
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if not failures:
+        return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    # A signal (a pause, a limit) says more about the run than an error beside it.
+    failure = min(failures, key=lambda failure: not isinstance(failure, Signal))
+    if isinstance(failure, LimitSignal) and keep is not None:
+        keep(
+            [
+                ToolResult(call=call, text=_NOT_RUN, error=True)
+                if isinstance(outcome, BaseException)
+                else outcome
+                for call, outcome in zip(calls, outcomes, strict=True)
+            ]
+        )
+    raise failure
 
 
 async def _carry_out(
@@ -108,7 +164,7 @@ async def _carry_out(
     options: ToolOptions,
 ) -> ToolResult:
     """Carry out one call; ``ctx`` is its own, so its keys and questions reach no other call."""
-    if call.name == options.human_key and call.name not in tools:
+    if call.name == options.human_key:
         answer = await ctx.ask(_question(ctx, options.human_key, _asked(call)))
         return ToolResult(call=call, text=str(answer))
     if not await _is_approved(ctx, call, options.approval):
@@ -118,7 +174,7 @@ async def _carry_out(
     )
 
     async def run() -> dict[str, Any]:
-        ctx.run.count_tool_call()
+        ctx.bounded(ctx.run.count_tool_call)
         try:
             result = await execute_call(
                 call,
@@ -152,8 +208,11 @@ async def _is_approved(ctx: ExecContext, call: ToolCall, policy: ApprovalPolicy)
     async def ask_policy() -> str:
         return await decide(policy, call)
 
-    # Decided once: a policy that changes its mind cannot overrule a person's answer.
-    decision = await ctx.once("approval", ask_policy)
+    if callable(policy):
+        # Decided once: a policy that changes its mind cannot overrule a person's answer.
+        decision = await ctx.once("approval", ask_policy)
+    else:
+        decision = await ask_policy()
     if decision == "pause":
         prompt = f"May {call.name!r} be called with {dict(call.arguments)!r}?"
         answer = await ctx.ask(_question(ctx, "tool_approval", prompt))

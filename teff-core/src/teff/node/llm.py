@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
 
+from teff.errors import StateError, suggest
 from teff.harness import (
     Harness,
     TokenCallback,
     ToolOptions,
+    UseTools,
     named_tools,
+    offered_tools,
     run_tool_calls,
     tools_in_scope,
 )
-from teff.messages import Message, assistant, tool_result, user, with_system
+from teff.messages import Message, assistant, conversation, tool_result, user, with_system
 from teff.node.base import options
 from teff.node.model import ModelNode
-from teff.prompt import compile_template
+from teff.prompt import compile_template, to_text
 from teff.runtime import ExecContext
-from teff.state import Append, is_filled
+from teff.state import Append
 from teff.tool import Tool
 from teff.tool.approval import ApprovalPolicy, check_policy
 
@@ -69,7 +72,7 @@ class LLM(ModelNode):
     append_reply: bool = False
     stream: bool = False
     on_token: TokenCallback | None = None
-    use_tools: str | Sequence[str] | bool | None = None
+    use_tools: UseTools = None
     max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
     tool_error_mode: Literal["message", "raise"] = "message"
     tool_timeout: float | None = None
@@ -84,21 +87,28 @@ class LLM(ModelNode):
         """Ask the model; return its text under ``output_key``."""
         harness = self.harness(ctx)
         tools = tools_in_scope(ctx, self.use_tools)
-        messages = with_system(self._messages(state), self._system.render(state, node=ctx.node_id))
+        system = self._system.render(state, name="system", node=ctx.node_id)
+        messages = with_system(self._messages(ctx, state), system)
         text = await self._answer(ctx, harness, messages, tools, state)
         updates: dict[str, Any] = {self.output_key: text}
         if self.append_reply and self.messages_key:
             updates[self.messages_key] = Append([assistant(text)])
         return updates
 
-    def _messages(self, state: Mapping[str, Any]) -> list[Message | Mapping[str, Any]]:
-        history = state.get(self.messages_key) if self.messages_key else None
-        if is_filled(history) and isinstance(history, Sequence):
-            return list(history)
+    def _messages(
+        self, ctx: ExecContext, state: Mapping[str, Any]
+    ) -> list[Message | Mapping[str, Any]]:
+        if self.messages_key and (history := conversation(state, self.messages_key)):
+            return history
         if self.prompt:
-            return [user(self._prompt.render(state, name="prompt", node=self.id or self.type))]
+            return [user(self._prompt.render(state, name="prompt", node=ctx.node_id))]
         if self.input_key:
-            return [user(str(state.get(self.input_key, "")))]
+            if self.input_key not in state:
+                raise StateError(
+                    f"node {ctx.node_id!r} reads state key {self.input_key!r}, which is not there."
+                    f"{suggest(self.input_key, state)}"
+                )
+            return [user(to_text(state[self.input_key]))]
         return [user(json.dumps(state, ensure_ascii=False, default=str))]
 
     async def _answer(
@@ -109,13 +119,13 @@ class LLM(ModelNode):
         tools: list[Tool],
         state: Mapping[str, Any],
     ) -> str:
-        offered = [tool.spec() for tool in tools]
+        offered = offered_tools(tools, self.use_tools)
         how = ToolOptions(
             error_mode=self.tool_error_mode,
             timeout=self.tool_timeout,
             approval=self.tool_approval,
         )
-        for _ in range(self.max_tool_rounds if tools else 0):
+        for _ in range(self.max_tool_rounds if offered else 0):
             reply = await harness.call(
                 messages, tools=offered, stream=self.stream, on_token=self.on_token
             )
@@ -127,7 +137,7 @@ class LLM(ModelNode):
                 assistant(reply.text, reply.tool_calls, thinking=reply.thinking),
                 *(tool_result(result.call, result.text) for result in results),
             ]
-        if tools:
+        if offered:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
         reply = await harness.call(messages, stream=self.stream, on_token=self.on_token)
         return reply.text

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from teff.harness import TokenCallback, named_tools, tools_in_scope
-from teff.messages import Message, assistant, last_user_message, user, with_system
+from teff.harness import TokenCallback, UseTools, named_tools, offered_tools, tools_in_scope
+from teff.messages import Message, assistant, conversation, last_user_message, user, with_system
 from teff.node.base import options
 from teff.node.model import ModelNode
-from teff.prompt import compile_template
+from teff.prompt import compile_template, to_text
 from teff.runtime import ExecContext
-from teff.state import Append
+from teff.state import Append, is_filled
 
 __all__ = ["ReActAgent"]
 
@@ -53,7 +53,7 @@ class ReActAgent(ModelNode):
     output_key: str = "output"
     messages_key: str = "messages"
     tool_call_key: str = "_tool_call_name"
-    use_tools: str | Sequence[str] | bool | None = None
+    use_tools: UseTools = None
     max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
     stream: bool = False
     on_token: TokenCallback | None = None
@@ -68,7 +68,7 @@ class ReActAgent(ModelNode):
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model once; return the conversation, its answer, and the calls it wants."""
-        history: list[Message | Mapping[str, Any]] = list(state.get(self.messages_key) or ())
+        history = conversation(state, self.messages_key)
         added = self._opening(state, history)
         round_key = f"_react_round_{ctx.node_id}"
         within_turn = bool(history) and history[-1].get("role") == "tool"
@@ -76,15 +76,17 @@ class ReActAgent(ModelNode):
         exhausted = rounds >= self.max_tool_rounds
         if exhausted:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
-        tools = [] if exhausted else tools_in_scope(ctx, self.use_tools)
+        offered = []
+        if not exhausted:
+            offered = offered_tools(tools_in_scope(ctx, self.use_tools), self.use_tools)
         system_text = self._system.render(state, name="system", node=ctx.node_id)
         reply = await self.harness(ctx).call(
             with_system([*history, *added], system_text),
-            tools=[tool.spec() for tool in tools],
+            tools=offered,
             stream=self.stream,
             on_token=self.on_token,
         )
-        calls = [call.to_json() for call in reply.tool_calls] if tools else []
+        calls = [call.to_json() for call in reply.tool_calls] if offered else []
         said = assistant(
             reply.text, reply.tool_calls if calls else (), thinking=reply.thinking if calls else ""
         )
@@ -103,7 +105,8 @@ class ReActAgent(ModelNode):
         self, state: Mapping[str, Any], history: Sequence[Message | Mapping[str, Any]]
     ) -> list[Message]:
         """Return the user's text as a message, unless the conversation ends with it already."""
-        text = str(state.get(self.input_key) or "")
+        given = state.get(self.input_key)
+        text = to_text(given) if is_filled(given) else ""
         last = history[-1].get("role") if history else None
         if not text or last == "tool":
             return []
@@ -112,8 +115,8 @@ class ReActAgent(ModelNode):
         return [user(text)]
 
     def reads(self) -> Iterable[str]:
-        """Return the keys of the system template."""
-        return self._system.root_keys
+        """Return the keys of the system template, the input and the conversation."""
+        return [*self._system.root_keys, self.input_key, self.messages_key]
 
     def writes(self) -> list[str]:
         """Return the keys of the conversation, the answer and the tool loop."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from teff.harness import ToolOptions, named_tools, run_tool_calls, tools_in_scope
+from teff.harness import ToolOptions, UseTools, named_tools, run_tool_calls, tools_in_scope
 from teff.messages import ToolCall, tool_result
 from teff.node.base import Node, options
 from teff.runtime import ExecContext
 from teff.state import Append
+from teff.tool import ToolResult
 from teff.tool.approval import ApprovalPolicy, check_policy
 
 __all__ = ["ToolExec"]
@@ -41,7 +42,7 @@ class ToolExec(Node):
 
     messages_key: str = "messages"
     tool_call_key: str = "_tool_call_name"
-    use_tools: str | Sequence[str] | bool | None = "all"
+    use_tools: UseTools = "all"
     tool_error_mode: Literal["message", "raise"] = "message"
     tool_timeout: float | None = None
     tool_approval: ApprovalPolicy = None
@@ -64,11 +65,14 @@ class ToolExec(Node):
                 approval=self.tool_approval,
                 human_key=self.human_key,
             ),
+            keep=lambda results: ctx.keep(self._answered(results)),
         )
+        return self._answered(results)
+
+    def _answered(self, results: Sequence[ToolResult]) -> dict[str, Any]:
+        messages = [tool_result(result.call, result.text) for result in results]
         return {
-            self.messages_key: Append(
-                [tool_result(result.call, result.text) for result in results]
-            ),
+            self.messages_key: Append(messages),
             "_tool_calls": [],
             self.tool_call_key: "",
             "_tool_call_args": {},

@@ -35,6 +35,7 @@ class EventChannel:
         """Say that no further event comes."""
         self._closed = True
         self._wake_reader()
+        self._wake_writers()
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
         """Give the events, until the channel is closed and empty."""

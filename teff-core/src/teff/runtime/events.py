@@ -90,13 +90,18 @@ def tell_all(listeners: list[Listener]) -> Listener | None:
     if len(listeners) == 1:
         return listeners[0]
 
+    async def tell_in_turn(event: StreamEvent, rest: list[Listener], first: Any) -> None:
+        await first
+        for listener in rest:
+            waiting = listener(event)
+            if waiting is not None:
+                await waiting
+
     def tell(event: StreamEvent) -> Awaitable[None] | None:
-        waiting = [result for listener in listeners if (result := listener(event)) is not None]
-        return _await_each(waiting) if waiting else None
+        for place, listener in enumerate(listeners, 1):
+            waiting = listener(event)
+            if waiting is not None:
+                return tell_in_turn(event, listeners[place:], waiting)
+        return None
 
     return tell
-
-
-async def _await_each(waiting: list[Awaitable[None]]) -> None:
-    for result in waiting:
-        await result

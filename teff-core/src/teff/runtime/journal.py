@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
-from teff.errors import GraphChanged
-from teff.runtime.question import Question
+from teff.errors import ConfigError, GraphChanged
+from teff.runtime.question import Question, match_answers
 from teff.runtime.steps import uninterrupted
 from teff.state import freeze, plain_update
 
@@ -29,6 +29,7 @@ class Journal:
         values: by path, the results of recorded calls.
         answers: by question id.
         questions: what was open when the run paused last and is not answered.
+        answered: every question that was answered.
         end: the data of the last ``end`` record, if nothing follows it.
         totals: the run's counters when the last record was written.
     """
@@ -44,6 +45,7 @@ class Journal:
         self.values: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}
         self.questions: list[Question] = []
+        self.answered: list[Question] = []
         self.end: Mapping[str, Any] | None = None
         self.totals: Mapping[str, Any] = {}
         #: What the run's counters are now; set by the run that writes.
@@ -66,6 +68,7 @@ class Journal:
             self.questions = [Question.from_json(question) for question in data["questions"]]
         elif record.kind == "answer":
             self.answers[record.path] = data["value"]
+            self.answered += [asked for asked in self.questions if asked.id == record.path]
             self.questions = [asked for asked in self.questions if asked.id != record.path]
 
     async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
@@ -118,6 +121,36 @@ class Journal:
     async def record_pause(self, questions: Sequence[Question]) -> None:
         """Record what is open."""
         await self._write("pause", "", {"questions": [asked.to_json() for asked in questions]})
+
+    def new_answers(self, resume: Any) -> dict[str, Any]:
+        """Return the answers in ``resume`` by question id, without those that are recorded already.
+
+        Raises:
+            ConfigError: an answer to a question that nobody asked, that does not fit its question,
+                or that differs from the recorded one.
+        """
+        if not isinstance(resume, Mapping):
+            if not self.questions and self.answered:
+                self._require_same(self.answered[-1], resume)
+                return {}
+            return match_answers(resume, self.questions)
+        open_names = {name for asked in self.questions for name in (asked.id, asked.key)}
+        fresh: dict[Any, Any] = {}
+        for name, answer in resume.items():
+            before = [asked for asked in self.answered if name in (asked.id, asked.key)]
+            if before and name not in open_names:
+                self._require_same(before[-1], answer)
+            else:
+                fresh[name] = answer
+        return match_answers(fresh, self.questions)
+
+    def _require_same(self, asked: Question, answer: Any) -> None:
+        if freeze(answer) != self.answers[asked.id]:
+            raise ConfigError(
+                f"{asked.key!r} was answered already, with something else: "
+                "call without resume= to go on.",
+                path=asked.key,
+            )
 
     async def record_answers(self, answers: Mapping[str, Any]) -> None:
         """Record answers by question id, all of them or none."""

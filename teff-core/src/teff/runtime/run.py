@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from teff.messages import ModelUsage, Usage
+from teff.plugins import RunInfo
 from teff.runtime.events import EventType, Listener, StreamEvent
 from teff.runtime.limits import LimitName, Limits
 from teff.runtime.question import Question
@@ -16,6 +17,7 @@ from teff.runtime.signals import LimitSignal
 
 if TYPE_CHECKING:
     from teff.plugins import Hooks
+    from teff.provider import ProviderRegistry
     from teff.runtime.journal import Journal
     from teff.tool import Tool
 
@@ -39,10 +41,12 @@ class Run:
         self,
         *,
         run_id: str | None = None,
+        graph: str = "",
         owner: str = "default",
         checkpoint_id: str | None = None,
         limits: Limits | None = None,
         tools: Mapping[str, Tool] | None = None,
+        providers: ProviderRegistry | None = None,
         emit: Listener | None = None,
         hooks: Hooks | None = None,
         journal: Journal | None = None,
@@ -50,11 +54,17 @@ class Run:
         detached: bool = False,
     ) -> None:
         self.id = run_id or checkpoint_id or new_run_id()
+        #: What plugins are told of the run.
+        self.info = RunInfo(run_id=self.id, graph=graph)
+        #: The failure that plugins were told of last.
+        self.told_error: Exception | None = None
         self.owner = owner
         self.checkpoint_id = checkpoint_id
         self.limits = limits or Limits()
         self.max_steps = self.limits.max_steps or _UNBOUNDED
         self.tools: Mapping[str, Tool] = tools or {}
+        #: The providers of nodes whose graph declares none.
+        self.providers = providers
         #: The one listener, or None while nobody listens: no event is made then.
         self.emit = emit
         self.hooks = hooks

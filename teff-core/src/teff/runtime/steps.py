@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from teff.errors import StateError, WorkflowError
+from teff.errors import GraphInterrupt, StateError, WorkflowError
+from teff.plugins import NodeInfo
 from teff.runtime.command import Command
 from teff.runtime.signals import PauseSignal, Signal
-from teff.state import rebound_keys
+from teff.state import freeze_update, rebound_keys
 
 if TYPE_CHECKING:
     from teff.runtime.context import ExecContext
+    from teff.runtime.place import Executable
 
-__all__ = ["as_failure", "read_result", "uninterrupted"]
+__all__ = ["as_failure", "read_result", "run_child", "tell_plugins", "uninterrupted"]
 
 _T = TypeVar("_T")
 
@@ -74,11 +77,55 @@ def as_failure(ctx: ExecContext, raised: BaseException) -> Exception:
     raise raised
 
 
+def tell_plugins(ctx: ExecContext, error: Exception) -> None:
+    """Tell the hook ``teff_error`` of a failure, once: where it happened."""
+    hooks = ctx.run.hooks
+    if hooks is None or not hooks.listens("teff_error") or error is ctx.run.told_error:
+        return
+    ctx.run.told_error = error
+    node = NodeInfo(id=ctx.node_id, type=ctx.node_type, path=ctx.path)
+    hooks.tell("teff_error", run=ctx.run.info, node=node, error=error)
+
+
 def _leaves(raised: BaseException) -> Iterator[BaseException]:
     """Give the exceptions in a group, pauses first: a paused run can go on, a stopped one may."""
     if isinstance(raised, BaseExceptionGroup):
         found = [leaf for inner in raised.exceptions for leaf in (inner, *_leaves(inner))]
         yield from sorted(found, key=lambda leaf: not isinstance(leaf, PauseSignal))
+
+
+async def run_child(child: ExecContext, node: Executable) -> Mapping[str, Any]:
+    """Run a node that another one calls; return its updates, frozen."""
+    given = dict(child.state)
+    started = time.monotonic()
+    await child.emit("node_start", {})
+    try:
+        result = await node.execute(child, child.state)
+        if (pending := child.pending()) is not None:
+            raise pending
+        updates, _ = read_result(result, child, given, {})
+        frozen = freeze_update(updates)
+    except GraphInterrupt as asked:
+        frozen = {asked.key: await child.answer_to(asked)}
+    except BaseException as raised:
+        await child.settle(cancel=not child._paused)
+        error = as_failure(child, raised)
+        tell_plugins(child, error)
+        await child.emit(
+            "node_error",
+            {
+                "error": str(error),
+                "type": type(error).__name__,
+                "duration_ms": (time.monotonic() - started) * 1000.0,
+                "caught": False,
+            },
+        )
+        raise error  # noqa: B904  # its cause is set where it is not `raised` itself
+    await child.emit(
+        "node_end",
+        {"duration_ms": (time.monotonic() - started) * 1000.0, "keys": tuple(frozen)},
+    )
+    return frozen
 
 
 async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
@@ -92,6 +139,6 @@ async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:
             cancelled = error
         except BaseException:
             break  # it is the task's own, and raised below
-    if cancelled is not None and not task.cancelled() and task.exception() is None:
-        raise cancelled
+    if cancelled is not None and not task.cancelled():
+        raise cancelled from task.exception()
     return task.result()

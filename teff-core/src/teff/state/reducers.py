@@ -215,19 +215,20 @@ def rebound_keys(
 ) -> dict[str, Any]:
     """Return the update that a node means which returns the dict it was given.
 
-    The keys that it rebound are the update, the keys that it removed are deleted. Under a reducer, a
-    list that continues the old one stands for what was added to it, so that ``state["log"] += [x]``
-    adds one item with and without the reducer ``append``.
+    The keys that it rebound are the update, the keys that it removed are deleted. A list that
+    continues the old one stands for what was added to it, so that ``state["log"] += [x]`` adds one
+    item with and without the reducer ``append``, and the update is no larger than what it adds.
     """
     update = {
         key: value for key, value in view.items() if key not in state or state[key] is not value
     }
-    for key in update.keys() & reducers.keys():
-        old, new = state.get(key), update[key]
-        if type(new) in _OPERATORS:
+    for key, new in update.items():
+        old = state.get(key)
+        if not isinstance(old, list) or not isinstance(new, list) or type(new) is Append:
             continue
-        if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
-            update[key] = new[len(old) :]
+        if new[: len(old)] == old:
+            added = new[len(old) :]
+            update[key] = added if key in reducers else Append(added)
     if len(view) < len(state) + sum(key not in state for key in update):
         update.update({key: DELETE for key in state if key not in view})
     return update

@@ -120,6 +120,8 @@ class Workflow:
             GraphInterrupt, LimitReached, Exception: as `Graph.run`.
         """
         options["tools"] = [*self.tools, *options.get("tools", ())]
+        if "resume" in options and (message is not None or state):
+            raise ConfigError("resume= goes on with the stored state; leave out message and state.")
         # A run that goes on has its state; a new one begins with that of the file.
         start = None if "resume" in options else self.start(message, state)
         try:
@@ -168,7 +170,9 @@ class Workflow:
         yield from (Finding.of(error, "error", "unknown-name") for error in wrong_names)
         if not wrong_names:
             try:
-                check_models_and_tools(self.graph, tools, defaults)
+                check_models_and_tools(
+                    self.graph, tools, defaults, undeclared=self.graph.undeclared_providers
+                )
             except ConfigError as error:
                 yield Finding.of(self._located(error), "error", "models-and-tools")
             except TeffError as error:
