@@ -16,7 +16,7 @@ from teff.tool import Tool, default_tool_registry
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
 
-__all__ = ["Problem", "check_graph", "check_models_and_tools"]
+__all__ = ["Need", "Problem", "check_graph", "check_models_and_tools", "find_needs"]
 
 #: Keys that are there in most runs: what a user says, and what an error edge brings.
 _USUAL_KEYS = frozenset({"error", "messages", "input"})
@@ -73,32 +73,57 @@ def check_models_and_tools(
     Raises:
         ConfigError: naming the node, and what is missing.
     """
-    for name, node, effective in _with_defaults(graph.nodes, defaults):
-        asked = node.asks_model()
+    for need in graph.needs:
+        effective = need.defaults(defaults)
+        asked = need.node.asks_model()
         if asked is not None:
-            provider = _required(name, "provider", asked[0] or effective.provider)
-            _required(name, "model", asked[1] or effective.model)
+            provider = _required(need.name, "provider", asked[0] or effective.provider)
+            _required(need.name, "model", asked[1] or effective.model)
             (effective.providers or undeclared).check(provider)
-        for tool in node.uses_tools():
+        for tool in need.node.uses_tools():
             if tool not in tools:
                 default_tool_registry.resolve(tool)
 
 
-def _with_defaults(
-    nodes: Mapping[str, Node], defaults: ModelDefaults
-) -> Iterator[tuple[str, Node, ModelDefaults]]:
-    """Give each node at any depth, with the outermost node around it and the defaults it finds."""
+@attrs.frozen(kw_only=True)
+class Need:
+    """A node, at any depth, that asks a model or uses tools.
+
+    Attributes:
+        name: the outermost node around it, which people know.
+        node: the node.
+        within: the defaults of the graphs around it, from the outside in.
+    """
+
+    name: str
+    node: Node
+    within: tuple[ModelDefaults, ...] = ()
+
+    def defaults(self, outer: ModelDefaults) -> ModelDefaults:
+        """Return the defaults that it finds where those around the graph are ``outer``."""
+        for defaults in self.within:
+            outer = outer.filled_from(defaults)
+        return outer
+
+
+def find_needs(nodes: Mapping[str, Node]) -> tuple[Need, ...]:
+    """Return the nodes at any depth that ask a model or use tools, each once."""
+    found: list[Need] = []
     seen: set[int] = set()
-    ahead = [(name, node, defaults) for name, node in nodes.items()]
+    ahead = [Need(name=name, node=node) for name, node in nodes.items()]
     while ahead:
-        name, node, effective = ahead.pop()
+        need = ahead.pop()
+        node = need.node
         if id(node) in seen:
             continue
         seen.add(id(node))
-        yield name, node, effective
+        kind = type(node)
+        if kind.asks_model is not Node.asks_model or kind.uses_tools is not Node.uses_tools:
+            found.append(need)
         inner: Graph | None = getattr(node, "graph", None)
-        within = effective if inner is None else effective.filled_from(inner.defaults)
-        ahead += [(name, child, within) for child in node.children()]
+        within = need.within if inner is None else (*need.within, inner.defaults)
+        ahead += [Need(name=need.name, node=child, within=within) for child in node.children()]
+    return tuple(found)
 
 
 def _required(node: str, what: str, value: str | None) -> str:
@@ -127,8 +152,9 @@ def _unknown_targets(graph: Graph) -> Iterator[Problem]:
 def _unknown_providers(graph: Graph) -> Iterator[Problem]:
     if graph.defaults.providers is None:
         return  # the run may bring them
-    for name, node, effective in _with_defaults(graph.nodes, graph.defaults):
-        asked = node.asks_model()
+    for need in graph.needs:
+        effective = need.defaults(graph.defaults)
+        asked = need.node.asks_model()
         provider = asked and (asked[0] or effective.provider)
         if provider and effective.providers is not None:
             try:
@@ -139,7 +165,7 @@ def _unknown_providers(graph: Graph) -> Iterator[Problem]:
                     severity="error",
                     message=error.message,
                     hint=error.hint,
-                    node=name,
+                    node=need.name,
                 )
 
 

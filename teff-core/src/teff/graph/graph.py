@@ -8,7 +8,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
 from teff.errors import ConfigError
-from teff.graph.check import Problem, check_graph, check_models_and_tools
+from teff.graph.check import Problem, check_graph, check_models_and_tools, find_needs
 from teff.graph.draw import draw_mermaid
 from teff.graph.edge import Edge
 from teff.graph.options import RunOptions
@@ -91,6 +91,8 @@ class Graph:
         self.compiled_reducers = compile_reducers(self.reducers)
         #: Finds the providers of nodes while none are declared; its clients live as long as this.
         self.undeclared_providers = ProviderRegistry()
+        #: What a run must have a provider, a model or a tool for.
+        self.needs = find_needs(self.nodes)
         self.plan: Plan = make_plan(self.nodes, self.edges, entry_point)
         for problem in check_graph(self):
             if problem.severity == "error":
