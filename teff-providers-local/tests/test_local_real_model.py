@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from teff.errors import ProviderError
+from teff.errors import ConfigError, ProviderError
 from teff.messages import ToolCall, assistant, system, tool_result, user
 from teff.provider.protocol import ChatReply, ChatRequest
 from teff_providers_local import LocalProvider
@@ -37,7 +37,7 @@ def provider() -> Iterator[LocalProvider]:
         pytest.importorskip("xllamacpp")
         try:
             find_model()
-        except ProviderError as error:
+        except ConfigError as error:
             pytest.skip(str(error))
     provider = LocalProvider()
     yield provider

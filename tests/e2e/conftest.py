@@ -22,13 +22,13 @@ CONTEXT_TOKENS = 4096
 def model_path() -> Path:
     """The model file that the provider of type ``local`` finds."""
     try:
-        from teff.errors import ProviderError
+        from teff.errors import ConfigError
         from teff_providers_local.model import find_model
     except ImportError as error:
         _cannot_run(str(error))
     try:
         return find_model().path
-    except ProviderError as error:
+    except ConfigError as error:
         _cannot_run(str(error))
 
 

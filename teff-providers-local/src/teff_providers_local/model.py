@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from teff.errors import ProviderError
+from teff.errors import ConfigError
 
 __all__ = ["ENVIRONMENT_VARIABLE", "MODEL_PACKAGE", "ModelFile", "find_model"]
 
@@ -81,20 +81,18 @@ def find_model(model: str = "", *, model_path: str = "", provider: str = "local"
         provider: the provider's name, for errors.
 
     Raises:
-        ProviderError: there is no such file, none at all, or it does not answer to ``model``; the
+        ConfigError: there is no such file, none at all, or it does not answer to ``model``; the
             message says how to get one.
     """
     found = _choose_file(model, model_path)
     if isinstance(found, str):
-        raise ProviderError(found, provider=provider, model=model, permanent=True)
+        raise ConfigError(found, path="model")
     if not found.answers_to(model):
-        raise ProviderError(
+        raise ConfigError(
             f"provider {provider!r} has the model {found.short_name!r}, not {model!r}. "
             f"Ask for {found.short_name!r}, for the path of a .gguf file, or ask the provider that "
             f"has {model!r}.",
-            provider=provider,
-            model=model,
-            permanent=True,
+            path="model",
         )
     return found
 

@@ -78,7 +78,8 @@ class LocalProvider:
         """Answer ``request`` at once.
 
         Raises:
-            ProviderError: there is no model, llama.cpp refused the request, or the time is over.
+            ConfigError: there is no model, or not the one that is asked for.
+            ProviderError: llama.cpp refused the request, or the time is over.
             IncompleteStream: the provider was closed meanwhile.
         """
         limit = self._timeout(request)

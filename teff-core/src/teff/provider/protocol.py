@@ -101,8 +101,9 @@ class Provider(Protocol):
     """A place that answers chat requests.
 
     ``name`` is how the workflow calls it. Both calls raise `teff.errors.ProviderError`, with the
-    server's own words and never a key; a stream that ends before the server said that it was whole
-    raises `teff.errors.IncompleteStream`. A stream that is closed early frees its connection.
+    server's own words and never a key, or `teff.errors.ConfigError` where something is set up
+    wrongly (a missing key, an unknown model); a stream that ends before the server said that it was
+    whole raises `teff.errors.IncompleteStream`. A stream that is closed early frees its connection.
     """
 
     @property
