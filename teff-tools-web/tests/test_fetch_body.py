@@ -111,6 +111,7 @@ def test_a_body_that_just_fits_is_whole(serve: Serve, page: MakePage) -> None:
         ("deflate", zlib.compress(b"hello")[2:-4]),
         ("identity", b"hello"),
     ],
+    ids=["gzip", "two-parts", "padded", "zlib", "raw-deflate", "identity"],
 )
 def test_compressed_pages_are_read(
     serve: Serve, page: MakePage, encoding: str, body: bytes

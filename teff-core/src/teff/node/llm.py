@@ -48,7 +48,7 @@ class LLM(ModelNode):
         input_key: where the user's text is.
         output_key: where the answer goes.
         messages_key: where the conversation is; the answer is added to it with ``append_reply``.
-        stream: emit ``token`` events while the answer comes.
+        stream: emit ``token`` events while the answer comes, where somebody listens.
         on_token: hears each piece; a plain or an async function.
         use_tools: names of tools, ``"all"`` for those of the run, or None for none.
         max_tool_rounds, tool_error_mode, tool_timeout, tool_approval: how tools are used.
@@ -70,7 +70,7 @@ class LLM(ModelNode):
     output_key: str = "output"
     messages_key: str = ""
     append_reply: bool = False
-    stream: bool = False
+    stream: bool = True
     on_token: TokenCallback | None = None
     use_tools: UseTools = None
     max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))

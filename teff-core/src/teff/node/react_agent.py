@@ -55,7 +55,7 @@ class ReActAgent(ModelNode):
     tool_call_key: str = "_tool_call_name"
     use_tools: UseTools = None
     max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
-    stream: bool = False
+    stream: bool = True
     on_token: TokenCallback | None = None
     max_retries: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
