@@ -176,3 +176,6 @@ class AgentRole:
             id=id,
             **self.config,
         )
+
+    def __repr__(self) -> str:
+        return f"<AgentRole that writes {self.output_key!r}>"

@@ -14,13 +14,13 @@ from teff.node import Node, make_function_node
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
 
-__all__ = ["Case", "Chain", "Stepable", "as_node", "as_nodes", "both", "equals"]
+__all__ = ["Case", "Chain", "Steppable", "as_node", "as_nodes", "both", "equals"]
 
 #: What becomes one node: a node, a function ``(ctx, state)``, or a flow.
-Stepable: TypeAlias = "Node | Callable[..., Any] | Flow"
+Steppable: TypeAlias = "Node | Callable[..., Any] | Flow"
 
 #: What becomes one node or several in a row.
-Chain: TypeAlias = "Stepable | Sequence[Stepable]"
+Chain: TypeAlias = "Steppable | Sequence[Steppable]"
 
 _WORD = re.compile(r"[^\W\d][\w-]*")
 _RESERVED = frozenset({"and", "or", "not", "in", "contains", "true", "false", "null", "none"})
@@ -36,15 +36,18 @@ class Case:
 
     def __init__(self, value: object) -> None:
         self.value = value
-        self.steps: list[tuple[Stepable, str | None]] = []
+        self.steps: list[tuple[Steppable, str | None]] = []
 
-    def add(self, step: Stepable, id: str | None = None) -> Case:
+    def add(self, step: Steppable, id: str | None = None) -> Case:
         """Add a step after those there are; return this case."""
         self.steps.append((step, id))
         return self
 
+    def __repr__(self) -> str:
+        return f"<Case {self.value!r} of {len(self.steps)} steps>"
 
-def as_node(step: Stepable) -> Node:
+
+def as_node(step: Steppable) -> Node:
     """Return ``step`` as a node: a flow becomes a `SubFlow`, a function a function node.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole, tool_loop
-from teff.flow.chain import Case, Chain, Stepable, as_node, as_nodes, both, equals
+from teff.flow.chain import Case, Chain, Steppable, as_node, as_nodes, both, equals
 from teff.flow.sub_flow import SubFlow
 from teff.flow.team import role_chain, team_supervisor
 from teff.graph import Edge, Graph
@@ -85,7 +85,7 @@ class Flow:
         """The nodes so far, by id, in the order in which they were added."""
         return MappingProxyType(self._nodes)
 
-    def step(self, node: Stepable, id: str | None = None, *, when: Condition = None) -> Self:
+    def step(self, node: Steppable, id: str | None = None, *, when: Condition = None) -> Self:
         """Add a node, a function ``(ctx, state)`` or a flow after what is there.
 
         Args:
@@ -105,7 +105,7 @@ class Flow:
         self._guarded = before if when is not None else []
         return self
 
-    def default(self, node: Stepable, id: str | None = None) -> Self:
+    def default(self, node: Steppable, id: str | None = None) -> Self:
         """Add the step for when the condition of the guarded step just before does not hold."""
         if not self._guarded:
             raise ConfigError("default() follows a step(..., when=...), and nothing else.")
@@ -229,7 +229,7 @@ class Flow:
         self._open = ends
         return self
 
-    def converge(self, node: Stepable, id: str | None = None) -> Self:
+    def converge(self, node: Steppable, id: str | None = None) -> Self:
         """Join every open way in one step; the same as `step`, said aloud."""
         return self.step(node, id)
 
@@ -324,6 +324,9 @@ class Flow:
             raise ConfigError(f"flow {self.name!r} has no steps: add at least one.")
         entry = next(iter(self._nodes))
         return Graph(self._nodes, self._edges, entry, name=self.name, **self._options)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name!r} of {len(self._nodes)} nodes>"
 
     def _add(self, node: Node, id: str | None) -> str:
         name = id or node.id or self._made_up_id(node)

@@ -1,6 +1,6 @@
 """Model calls and tool calls, done right once for every node."""
 
-from teff.harness.harness import Harness, TokenCallback
+from teff.harness.harness import Harness, HarnessSettings, TokenCallback
 from teff.harness.retry import RetryPolicy
 from teff.harness.tool_calls import (
     ASK_HUMAN,
@@ -15,6 +15,7 @@ from teff.harness.tool_calls import (
 __all__ = [
     "ASK_HUMAN",
     "Harness",
+    "HarnessSettings",
     "RetryPolicy",
     "TokenCallback",
     "ToolOptions",

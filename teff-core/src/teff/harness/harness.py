@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import attrs
 
@@ -15,13 +15,32 @@ from teff.harness.journaled import reply_from_json, reply_to_json, request_diges
 from teff.harness.retry import RetryPolicy
 from teff.messages import Message
 from teff.plugins import NodeInfo
-from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
+from teff.provider import ChatReply, ChatRequest, ProviderRegistry, ToolSpec
 from teff.runtime import ExecContext
 
-__all__ = ["Harness", "TokenCallback"]
+__all__ = ["Harness", "HarnessSettings", "TokenCallback"]
 
 #: Hears each piece of a streamed answer; a plain or an async function.
 TokenCallback = Callable[[str], Awaitable[None] | None]
+
+
+class HarnessSettings(TypedDict, total=False):
+    """How a `Harness` asks."""
+
+    #: Options of the provider that are replaced for these calls, ``base_url`` and the like.
+    overrides: Mapping[str, Any]
+    #: None leaves it to the server.
+    temperature: float | None
+    #: The longest answer, in tokens; None leaves it to the server.
+    max_tokens: int | None
+    #: Seconds for a call, for a stream between two events; None is the provider's.
+    timeout: float | None
+    #: How often a call that failed for a passing reason is tried again; 2 by default.
+    max_retries: int
+    #: Seconds that are waited at most on a server's word; 120 by default.
+    max_retry_wait: float
+    #: Settings of the provider, sent as they are.
+    options: Mapping[str, Any]
 
 
 class Harness:
@@ -34,10 +53,8 @@ class Harness:
         model: the model's name as the provider knows it.
         provider: the provider's name.
         providers: a `ProviderRegistry`, or what one is made from; the installed ones by default.
-        temperature, max_tokens: None leaves them to the server.
-        timeout: seconds for a call, for a stream between two events; None: the provider's.
-        max_retries, max_retry_wait: see `RetryPolicy`.
-        options: settings of the provider, sent as they are.
+        ctx: the step that the calls belong to; without one they are counted nowhere.
+        **settings: see `HarnessSettings`.
 
     Raises:
         ConfigError: the provider is unknown.
@@ -49,25 +66,21 @@ class Harness:
         model: str,
         provider: str,
         providers: ProviderRegistry | Mapping[str, Any] | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        max_retries: int = 2,
-        max_retry_wait: float = 120.0,
-        options: Mapping[str, Any] | None = None,
+        ctx: ExecContext | None = None,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         registry = ProviderRegistry.of(providers)
-        self._bind(registry.resolve(provider), ExecContext(node_id="harness"))
         self.model = model
-        self.temperature = temperature
-        self.max_tokens = max_tokens
-        self.timeout = timeout
-        self.retry = RetryPolicy(max_retries=max_retries, max_wait=max_retry_wait)
-        self.options = options or {}
-
-    def _bind(self, provider: Provider, ctx: ExecContext) -> None:
-        self.provider = provider
-        self._ctx = ctx
+        self.provider = registry.derive(provider, settings.get("overrides") or {})
+        self.temperature = settings.get("temperature")
+        self.max_tokens = settings.get("max_tokens")
+        self.timeout = settings.get("timeout")
+        self.options = settings.get("options") or {}
+        self.retry = RetryPolicy(
+            max_retries=settings.get("max_retries", 2),
+            max_wait=settings.get("max_retry_wait", 120.0),
+        )
+        self._ctx = ctx or ExecContext(node_id="harness")
 
     @classmethod
     def for_step(
@@ -76,35 +89,20 @@ class Harness:
         *,
         provider: str = "",
         model: str = "",
-        overrides: Mapping[str, Any] | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        max_retries: int = 2,
-        options: Mapping[str, Any] | None = None,
+        **settings: Unpack[HarnessSettings],
     ) -> Self:
         """Return a harness for the step of ``ctx``; empty names mean the defaults of the run.
-
-        Args:
-            ctx: the step.
-            provider, model: names, or "" for the defaults.
-            overrides: options of the provider that this step replaces, ``base_url`` and the like.
-            temperature, max_tokens, timeout, max_retries, options: as for `Harness`.
 
         Raises:
             ConfigError: nothing names a provider or a model, or the provider is unknown.
         """
-        registry = ctx.providers if ctx.providers is not None else ProviderRegistry()
-        provider_name = _named("provider", provider or ctx.default_provider, ctx)
-        harness = cls.__new__(cls)
-        harness._bind(registry.derive(provider_name, overrides or {}), ctx)
-        harness.model = _named("model", model or ctx.default_model, ctx)
-        harness.temperature = temperature
-        harness.max_tokens = max_tokens
-        harness.timeout = timeout
-        harness.retry = RetryPolicy(max_retries=max_retries)
-        harness.options = options or {}
-        return harness
+        return cls(
+            provider=_named("provider", provider or ctx.default_provider, ctx),
+            model=_named("model", model or ctx.default_model, ctx),
+            providers=ctx.providers,
+            ctx=ctx,
+            **settings,
+        )
 
     @property
     def can_choose(self) -> bool:

@@ -1,5 +1,5 @@
 """For the tests of those who build with Teff, and of those who build plugins for it."""
 
-from teff.testing.scripted import Answer, ScriptedProvider, call_tool
+from teff.testing.scripted import ScriptedAnswer, ScriptedProvider, call_tool
 
-__all__ = ["Answer", "ScriptedProvider", "call_tool"]
+__all__ = ["ScriptedAnswer", "ScriptedProvider", "call_tool"]

@@ -9,11 +9,11 @@ from typing import Any
 from teff.messages import ModelUsage, ToolCall, message_text
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest
 
-__all__ = ["Answer", "ScriptedProvider", "call_tool"]
+__all__ = ["ScriptedAnswer", "ScriptedProvider", "call_tool"]
 
 #: What a script says to one request: a text, a whole reply, an error to raise, or a function of the
 #: request that gives one of these.
-Answer = (
+ScriptedAnswer = (
     str | ChatReply | BaseException | Callable[[ChatRequest], "str | ChatReply | BaseException"]
 )
 
@@ -35,7 +35,7 @@ class ScriptedProvider:
     `assert_done` fails where answers were left over.
 
     Args:
-        answers: the script; see `Answer`.
+        answers: the script; see `ScriptedAnswer`.
         name: the provider's name.
         capabilities: what it says it can do; everything by default.
 
@@ -47,7 +47,7 @@ class ScriptedProvider:
 
     def __init__(
         self,
-        answers: Iterable[Answer] = (),
+        answers: Iterable[ScriptedAnswer] = (),
         *,
         name: str = "scripted",
         capabilities: Capabilities | None = None,
@@ -56,7 +56,7 @@ class ScriptedProvider:
         self.capabilities = capabilities or Capabilities(choices=True, json_schema=True)
         self.requests: list[ChatRequest] = []
         self.closed = False
-        self._answers: deque[Answer] = deque(answers)
+        self._answers: deque[ScriptedAnswer] = deque(answers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Give the next answer."""
