@@ -10,7 +10,7 @@ import pytest
 
 from teff.cli import main
 from teff.plugins import catalogue
-from teff.testing.scripted import Answer, ScriptedProvider
+from teff.testing.scripted import ScriptedAnswer, ScriptedProvider
 
 
 class Done(NamedTuple):
@@ -57,7 +57,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedPr
     """Install the provider type ``scripted`` with the answers that are given."""
     providers: list[ScriptedProvider] = []
 
-    def install(*answers: Answer) -> ScriptedProvider:
+    def install(*answers: ScriptedAnswer) -> ScriptedProvider:
         provider = ScriptedProvider(answers)
         providers.append(provider)
 

@@ -122,3 +122,36 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(runs):
     err = process.stderr.read()
     assert process.wait(timeout=30) == 1
     assert err == "last:\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["run", "flow.yaml"], ["run", "flow.yaml", "--json"], ["plugins"], ["--help"]])  # fmt: skip
+@pytest.mark.parametrize("to", [">/dev/full", ">&-"])
+def test_a_standard_output_that_cannot_be_written_is_one_sentence(tmp_path, arguments, to):
+    (tmp_path / "flow.yaml").write_text("steps: [transform: {action: now}]")
+    command = f'"{sys.executable}" -m teff {" ".join(arguments)} {to}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("finished")]
+    assert line.startswith("error: standard output cannot be written: ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_disk_ends_an_answer_that_is_streamed(tmp_path):
+    (tmp_path / "flow.yaml").write_text("steps: [type: {type: talk, id: last}]")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "run", "flow.yaml"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "last:",
+        "error: standard output cannot be written: No space left on device.",
+    ]

@@ -253,7 +253,14 @@ def test_a_failure_is_in_the_json_object(teff, flow, models):
     report = json.loads(done.out)
     assert done.code == 1
     assert (report["status"], report["stop_reason"]) == ("failed", "error")
-    assert report["error"] == {"type": "ProviderError", "message": "scripted (m) is down"}
+    assert report["error"] == {
+        "type": "ProviderError",
+        "message": "scripted (m) is down",
+        "file": "flow.yaml",
+        "line": 3,
+        "column": 9,
+        "node": "llm_chat_1",
+    }
     assert report["usage"]["model_calls"] == 1
 
 
@@ -305,3 +312,72 @@ def test_without_colour_nothing_is_coloured(teff, flow, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in teff("run", "nowhere.yaml").err
+
+
+def test_the_one_key_of_the_last_step_is_the_answer_where_there_is_no_output(teff, flow, models):
+    models("Hello.")
+    text = ASK.replace("stream: true", "output_key: reply, stream: false")
+    assert teff("run", flow(text), "-m", "hi").out == "Hello.\n"
+
+
+def test_what_was_streamed_is_the_answer_whatever_was_written(teff, flow, models):
+    models("Hello.")
+    text = ASK.replace("}]", ", output_key: reply}, transform: {action: now, output_key: at}]")
+    assert teff("run", flow(text), "-m", "hi").out == "Hello.\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("0", "0\n"), ("false", "false\n"), ("[1, é]", '[1, "é"]\n'), ("{a: 1}", '{"a": 1}\n')],
+)
+@pytest.mark.parametrize("key", ["output", "other"])
+def test_an_answer_may_be_of_any_type(teff, flow, value, shown, key):
+    text = f"steps: [transform: {{action: value, value: {value}, output_key: {key}}}]"
+    assert teff("run", flow(text)).out == shown
+
+
+def test_a_conversation_that_the_run_did_not_add_to_holds_no_answer(teff, flow):
+    old = 'messages=[{"role": "assistant", "content": "old"}]'
+    assert teff("run", flow(ECHO), "--input", old, "--input", "input=x").out == "You said x\n"
+
+
+def test_a_run_without_an_answer_says_what_it_wrote(teff, flow):
+    text = (
+        "steps: [transform: {action: now, output_key: a}, transform: {action: now, output_key: _b}]"
+    )
+    done = teff("run", flow(text))
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith(
+        "no answer under 'output'; the run wrote: a (see them with --json)\nfinished: "
+    )
+    assert "no answer" not in teff("run", flow(text), "--json").err
+
+
+def test_a_run_that_wrote_nothing_public_says_so(teff, flow):
+    done = teff("run", flow("steps: [transform: {action: now, output_key: _b}]"))
+    assert done.err.startswith("no answer under 'output'; the run wrote: nothing\n")
+
+
+def test_a_paused_run_says_how_it_could_go_on(teff, flow):
+    done = teff("run", flow("steps: [interrupt: {key: ok, prompt: Publish}]"))
+    last = done.err.splitlines()[-1]
+    assert last.startswith("this run cannot be resumed from the command line in this version")
+    assert "checkpointer=" in last
+    assert "resume=" in last
+
+
+def test_json_says_where_a_workflow_is_wrong_and_which_node_failed(teff, flow, models):
+    models("billing", ProviderError("scripted (m) is down", permanent=True))
+    error = json.loads(teff("run", flow(TEAM), "-m", "hi", "--json").out)["error"]
+    assert (error["file"], error["line"], error["column"]) == ("flow.yaml", 9, 9)
+    assert error["node"] == "billing/agent"
+
+
+def test_a_dumb_terminal_gets_plain_text(monkeypatch):
+    from teff.cli.messages import in_color
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert in_color("x", bold=True) != "x"
+    monkeypatch.setenv("TERM", "dumb")
+    assert in_color("x", bold=True) == "x"

@@ -58,14 +58,32 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0].endswith((".yaml", ".yml")):
+            ctx.fail(f"there is no command {args[0]!r} (to run the file: teff run {args[0]})")
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"there is no command {args[0]!r}.{suggest(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from teff.cli.version import command
+
+        ctx.invoke(command)
+        ctx.exit()
+
+
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Print the version.",
 )
 def app() -> None:
     """Run workflows and agents that are written in YAML.
@@ -98,6 +116,9 @@ def _end_at_once() -> NoReturn:
 
 def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        show_error("standard output cannot be written: it is closed.")
+        return FAILED
     try:
         code: Any = app.main(
             args=arguments, prog_name="teff", standalone_mode=False, obj=argv is None
@@ -105,11 +126,21 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except click.ClickException as error:
         show_error(_usage(error))
+        if _wants_report(arguments):
+            from teff.cli.report import wrong_use_report
+
+            click.echo(wrong_use_report(_usage(error)))
         return WRONG_USE
     except (KeyboardInterrupt, click.Abort):
         show_error("interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
+        _leave_pipe()
+        return FAILED
+    except OSError as error:
+        if error.filename is not None:  # only what is open already has no name here
+            raise
+        show_error(f"standard output cannot be written: {error.strerror}.")
         _leave_pipe()
         return FAILED
     except TeffError as error:
@@ -118,8 +149,14 @@ def _run(argv: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else FINISHED
 
 
+def _wants_report(arguments: Sequence[str]) -> bool:
+    """Whether arguments that could not be read ask for the JSON object of ``teff run``."""
+    command = arguments[0].split("=")[0] if arguments else ""
+    return command in ("run", "-f", "--file") and "--json" in arguments
+
+
 def _leave_pipe() -> None:
-    """Let what is still buffered go nowhere: whoever read the output has gone."""
+    """Let what is still buffered go nowhere: it cannot be written."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)

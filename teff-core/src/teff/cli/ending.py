@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, PAUSED, STOPPED, WRONG_USE
 from teff.cli.live import Live
 from teff.cli.messages import in_color, say, show_error
 from teff.errors import ConfigError, GraphInterrupt, PluginError, ProviderError, TeffError
 from teff.messages import last_assistant_message
+from teff.prompt import to_text
 
 __all__ = ["answer_of", "exit_code", "sentence", "show_end", "summary"]
+
+_HOW_TO_RESUME = (
+    "this run cannot be resumed from the command line in this version; a run from Python can: "
+    "start it with workflow.run(message, checkpointer=…, checkpoint_id=…), and go on with "
+    "workflow.run(checkpointer=…, checkpoint_id=…, resume=answer)."
+)
 
 
 def exit_code(live: Live, error: BaseException | None) -> int:
@@ -73,9 +79,8 @@ def show_end(
     how_far = summary(live)
     match error:
         case None:
-            answer = answer_of(live.end["state"])
-            if show_answer and answer and not live.streamed.rstrip().endswith(answer.rstrip()):
-                live.answer(answer)
+            if show_answer:
+                _show_answer(live)
             say(f"{live.end['status']}: {live.end['stop_reason']} · {how_far}")
         case GraphInterrupt():
             for question in error.interrupts:
@@ -83,6 +88,7 @@ def show_end(
                 asked = in_color(f"? {question.key}", bold=True)
                 say(f"{asked}: {question.prompt}{choices}")
             say(f"paused: waiting for {error.key} · {how_far}")
+            say(_HOW_TO_RESUME)
         case KeyboardInterrupt():
             node = f" · last node {live.last_node!r}" if live.last_node else ""
             say(f"interrupted after {summary(live, always_steps=True)}{node}")
@@ -114,14 +120,38 @@ def summary(live: Live, *, always_steps: bool = False) -> str:
     return " · ".join([*parts, f"{live.seconds:.1f} s"])
 
 
-def answer_of(state: Mapping[str, Any]) -> str:
-    """Return what a finished run has to say: the reply that ends ``messages``, else ``output``."""
+def answer_of(live: Live) -> str:
+    """Return what a finished run has to say beside what it has shown already, or "".
+
+    The reply that ends ``messages``, where the run has added to them; else ``output``; else, where
+    nothing was shown piece by piece, the one key that the last node wrote.
+    """
+    state = live.end["state"]
     messages = state.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
-    if isinstance(last, Mapping) and last.get("role") == "assistant":
-        return last_assistant_message([last])
-    output = state.get("output")
-    return output if isinstance(output, str) else ""
+    answer = ""
+    if "messages" in live.written and isinstance(last, Mapping) and last.get("role") == "assistant":
+        answer = last_assistant_message([last])
+    answer = answer or to_text(state.get("output"))
+    if not answer and not live.streamed:
+        keys = _public(live.last_written)
+        answer = to_text(state.get(keys[0])) if len(keys) == 1 else ""
+    return "" if live.streamed.rstrip().endswith(answer.rstrip()) else answer
+
+
+def _show_answer(live: Live) -> None:
+    answer = answer_of(live)
+    if answer:
+        live.answer(answer)
+    elif not live.streamed:
+        wrote = ", ".join(_public(live.written))
+        seen = f"{wrote} (see them with --json)" if wrote else "nothing"
+        say(f"no answer under 'output'; the run wrote: {seen}")
+
+
+def _public(keys: Iterable[str]) -> list[str]:
+    """Return the keys that may hold an answer."""
+    return [key for key in keys if not key.startswith("_") and key != "messages"]
 
 
 def _count(number: int, what: str) -> str:

@@ -46,7 +46,7 @@ def execute(
     try:
         runner.run(run())
     except asyncio.CancelledError:
-        raised = BrokenPipeError() if live.output_is_closed else KeyboardInterrupt()
+        raised = live.output_error or KeyboardInterrupt()
     except (Exception, KeyboardInterrupt) as error:
         raised = error
     if wait_for_threads or not isinstance(raised, KeyboardInterrupt) or not threads_to_wait_for():

@@ -53,9 +53,13 @@ class Live:
         self.failed_path = ""
         #: What ``run_end`` told, or nothing while the run goes on.
         self.end: Mapping[str, Any] = {}
-        #: Called once when nobody reads standard output any more.
+        #: The keys that the outermost nodes wrote, in order, and those of the last one.
+        self.written: dict[str, None] = {}
+        self.last_written: tuple[str, ...] = ()
+        #: Called once when standard output cannot be written any more.
         self.on_closed_output: Callable[[], object] = lambda: None
-        self.output_is_closed = False
+        #: Why it cannot be written.
+        self.output_error: OSError | None = None
         self._started = time.monotonic()
         self._show_answer = show_answer
         # A file or a pipe gets the answer as it is; a terminal would act on what is in it.
@@ -92,6 +96,8 @@ class Live:
             case "node_start":
                 self.steps += 1
                 self.last_node = event.node_id
+            case "node_end":
+                self._node_end(event)
             case "llm":
                 self.model_calls += 1
             case _ if show := self._shown.get(event.type):
@@ -143,6 +149,12 @@ class Live:
         error = _shorten(event.data["error"], _LONGEST_DETAIL)
         self._note(in_color(f"  {error} (asking {event.data['to']} instead)", fg="yellow"))
 
+    def _node_end(self, event: StreamEvent) -> None:
+        # What the nodes inside of a sub-flow write is its own until it ends.
+        if _VISIT.split(event.path)[1:] == [""]:
+            self.last_written = event.data["keys"]
+            self.written |= dict.fromkeys(self.last_written)
+
     def _node_error(self, event: StreamEvent) -> None:
         if not event.data["caught"]:
             self.failed_node = self.failed_node or event.node_id
@@ -154,12 +166,12 @@ class Live:
             self._note(in_color(f"  {event.node_id} failed: {error} (going on)", fg="yellow"))
 
     def _write(self, text: str) -> None:
-        if self.output_is_closed:
+        if self.output_error is not None:
             return
         try:
             click.echo(harmless(text) if self._to_terminal else text, nl=False)
-        except BrokenPipeError:
-            self.output_is_closed = True
+        except OSError as error:
+            self.output_error = error
             self.on_closed_output()
 
 

@@ -17,10 +17,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def in_color(text: str, **style: Any) -> str:
     """Return ``text`` with a style that `say` and ``click.echo`` take off where there is none.
 
-    ``NO_COLOR`` (https://no-color.org) takes off every style, also in a terminal.
+    ``NO_COLOR`` (https://no-color.org) takes off every style, also in a terminal, and so does
+    ``TERM=dumb``.
     """
     plain = harmless(text)
-    return plain if os.environ.get("NO_COLOR") else click.style(plain, **style)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return plain if is_plain else click.style(plain, **style)
 
 
 def harmless(text: str) -> str:
@@ -32,8 +34,8 @@ def harmless(text: str) -> str:
 
 
 def say(text: str = "", *, newline: bool = True) -> None:
-    """Write a line of progress to standard error; without effect where nobody reads it."""
-    with contextlib.suppress(BrokenPipeError):
+    """Write a line of progress to standard error; without effect where it cannot be written."""
+    with contextlib.suppress(OSError):
         click.echo(text, err=True, nl=newline)
 
 

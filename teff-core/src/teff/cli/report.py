@@ -5,20 +5,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from teff.cli.live import Live
 from teff.errors import ConfigError, GraphInterrupt
 
-__all__ = ["json_report"]
+__all__ = ["Place", "json_report", "wrong_use_report"]
 
 
-def json_report(live: Live, error: BaseException | None, hide: Callable[[str], str]) -> str:
+#: A file, a line and a column; "" and None where they are not known.
+Place: TypeAlias = tuple[str, int | None, int | None]
+
+
+def json_report(
+    live: Live,
+    error: BaseException | None,
+    *,
+    place: Place = ("", None, None),
+    hide: Callable[[str], str],
+) -> str:
     """Return the one JSON object that ``--json`` prints.
 
     Args:
         live: what was heard of the run.
         error: what it raised, or None.
+        place: where the step stands that failed.
         hide: takes out of a message what nobody may see.
     """
     end = live.end
@@ -35,16 +46,30 @@ def json_report(live: Live, error: BaseException | None, hide: Callable[[str], s
             "interrupts": [
                 _plain(question.to_json()) for question in getattr(error, "interrupts", ())
             ],
-            "error": _error(error, hide) if error is not None and is_failure else None,
+            "error": _error(error, live, place, hide) if error is not None and is_failure else None,
         }
     )
 
 
-def _error(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": type(error).__name__, "message": hide(str(error))}
-    if isinstance(error, ConfigError):
-        described |= {"file": error.file, "line": error.line, "column": error.column}
-    return described
+def wrong_use_report(message: str) -> str:
+    """Return the object for arguments that could not be read."""
+    return json_report(Live(show_answer=False), ConfigError(message), hide=str)
+
+
+def _error(
+    error: BaseException, live: Live, place: Place, hide: Callable[[str], str]
+) -> dict[str, Any]:
+    if isinstance(error, ConfigError) and (error.file or error.line is not None):
+        place = (error.file, error.line, error.column)
+    file, line, column = place
+    return {
+        "type": type(error).__name__,
+        "message": hide(str(error)),
+        "file": file or None,
+        "line": line,
+        "column": column,
+        "node": live.failed_node or None,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -9,13 +9,14 @@ from typing import Any
 import attrs
 import click
 
+from teff.cli.conversation import needs_message
 from teff.cli.ending import exit_code, show_end
 from teff.cli.execute import execute
 from teff.cli.files import one_file, takes_file
 from teff.cli.inputs import read_input, read_state
 from teff.cli.live import Live, outermost
 from teff.cli.messages import say, show_warning
-from teff.cli.report import json_report
+from teff.cli.report import Place, json_report
 from teff.errors import ConfigError, TeffError
 from teff.graph import RunOptions
 from teff.provider import ProviderRegistry
@@ -43,7 +44,7 @@ __all__ = ["command"]
 @click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
 @click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
 @click.option("--deadline", type=float, metavar="SECONDS", help="Stop after so many seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Standard output is one JSON object.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
 @click.pass_context
 def command(ctx: click.Context, /, argument: str | None, option: str | None, **given: Any) -> int:
@@ -73,9 +74,10 @@ def command(ctx: click.Context, /, argument: str | None, option: str | None, **g
             options=options,
             wait_for_threads=not ctx.find_root().obj,
         )
-    if isinstance(error, BrokenPipeError):
-        raise error
-    _report(workflow, live, error, given)
+    if live.output_error is None:
+        _report(workflow, live, error, given)
+    if live.output_error is not None:
+        raise live.output_error
     return exit_code(live, error)
 
 
@@ -87,12 +89,13 @@ def _report(
     def hide(message: str) -> str:
         return message if workflow is None else workflow.hide(message)
 
-    place = ""
+    place: Place = ("", None, None)
     if workflow is not None and live.failed_path:
         place = workflow.place_of(outermost(live.failed_path))
-    show_end(live, error, place=place, hide=hide, show_answer=not given["as_json"])
+    described = ":".join(str(part) for part in place if part)
+    show_end(live, error, place=described, hide=hide, show_answer=not given["as_json"])
     if given["as_json"]:
-        click.echo(json_report(live, error, hide))
+        click.echo(json_report(live, error, place=place, hide=hide))
     if given["show_traceback"] and error is not None:
         say(hide("".join(traceback.format_exception(error))))
 
@@ -101,7 +104,8 @@ def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any
     """Show warnings, and refuse a workflow that has errors.
 
     Raises:
-        ConfigError: the first error, and how many more there are.
+        ConfigError: the first error, and how many more there are; or nobody said anything to a
+            workflow that waits for it.
     """
     findings = workflow.check(
         known_keys=["messages", "input", *state],
@@ -111,6 +115,7 @@ def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any
     for finding in findings:
         if finding.severity == "warning":
             show_warning(str(finding))
+    has_messages = given["message"] is not None or "messages" in {**workflow.initial, **state}
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         first, more = errors[0], len(errors) - 1
@@ -121,6 +126,8 @@ def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any
             column=first.column,
             hint=f"{first.hint} (and {more} more: teff check {first.file})" if more else first.hint,
         )
+    if not has_messages and needs_message(workflow.graph.nodes.values()):
+        raise ConfigError('this workflow needs a message: --message "…"')
 
 
 def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
@@ -140,9 +147,27 @@ def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
         registry.register(provider, {**declared, "base_url": given["base_url"]}, replace=True)
         options["providers"] = registry
     if provider and (given["provider"] or given["base_url"]):
-        registry.check(provider)
+        try:
+            registry.check(provider)
+        except ConfigError as error:
+            if given["base_url"] and "unknown option 'base_url'" in error.message:
+                raise ConfigError(f"--base-url does not suit provider {provider!r}.") from error
+            raise
+    options.update(_limits(workflow, given))
+    return options
+
+
+def _limits(workflow: Workflow, given: Mapping[str, Any]) -> RunOptions:
+    """Return the bounds of the command line, laid over those of the file."""
     names = ("max_steps", "max_model_calls", "max_tokens", "deadline")
     bounds = {name: given[name] for name in names if given[name] is not None}
-    if bounds:
-        options["limits"] = attrs.evolve(workflow.limits or Limits(), **bounds)
-    return options
+    if not bounds:
+        return {}
+    try:
+        return {"limits": attrs.evolve(workflow.limits or Limits(), **bounds)}
+    except ConfigError as error:
+        message = error.message
+        for name in bounds:
+            message = message.replace(f"limit {name} ", f"--{name.replace('_', '-')} ")
+        message = message.replace(", or None for no limit", "")
+        raise ConfigError(message, hint=error.hint) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, suggest
 from teff.flow import agent_step
 from teff.node import (
     LLM,
@@ -20,6 +20,7 @@ from teff.node import (
     Transform,
     default_registry,
 )
+from teff.node.transform_actions import ACTIONS
 from teff.workflow.options import as_written, fields_of, plugin_class
 from teff.workflow.part import Part
 from teff.workflow.references import References
@@ -72,6 +73,21 @@ def _agent_step(part: Part, references: References) -> Node:
     return agent_step(options.pop("system", ""), **options)
 
 
+def _transform(part: Part, references: References) -> Node:
+    """Make a transform; an option that is like none of them is answered with those of the action."""
+    action = part.find("action")
+    known = fields_of(Transform)
+    if action is not None and isinstance(action.value, str) and action.value in ACTIONS:
+        takes = ", ".join((*ACTIONS[action.value].options, "output_key"))
+        for name, option in part.entries().items():
+            if name not in known and not suggest(name, known):
+                raise option.error(
+                    f"{described(part)}: unknown option {name!r}.",
+                    f"The action {action.value!r} takes {takes}.",
+                )
+    return _of(Transform)(part, references)
+
+
 def _type(part: Part, references: References) -> Node:
     """Make a node of any type, also one that a plugin brings."""
     part.check_keys(["type", "config", "id"], what="type")
@@ -106,6 +122,6 @@ NODES: Mapping[str, NodeMaker] = {
     "interrupt": _of(Interrupt),
     "llm": _of(LLM),
     "route": _of(CommandNode),
-    "transform": _of(Transform),
+    "transform": _transform,
     "type": _type,
 }

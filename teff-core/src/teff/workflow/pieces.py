@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from teff.errors import ConfigError
 from teff.flow import AgentRole, Case, Flow
 from teff.node import Node, Supervisor
 from teff.workflow.nodes import AGENT_STEP, TOOL_LOOP, described
@@ -21,6 +24,7 @@ PieceMaker: TypeAlias = "Callable[[Flow, Part, Steps], object]"
 
 _SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str}
 _LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
+_TEAM = {**_LEADER, "id": str}
 _ROLE = {
     **{name: hint for name, hint in AGENT_STEP.items() if name != "id"},
     "tools": AGENT_STEP["use_tools"],
@@ -46,6 +50,11 @@ def _branch(flow: Flow, part: Part, steps: Steps) -> None:
             made.add(node)
         cases.append(made)
     key, default = _required(part, "key").text(), _chain_or_none(part.find("default"), steps)
+    if not flow.nodes:
+        raise part.error(
+            "a branch needs a step before it: the first step of a flow cannot choose a way.",
+            "Add one, such as `transform: {action: now, output_key: begun}`.",
+        )
     flow.branch(key, *cases, default=default)
     if "converge" in part:
         for node in steps.chain(part["converge"]):
@@ -74,7 +83,8 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
         options["agents"] = list(chains)
     elif "finish" in wired:
         raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
-    node = Supervisor(**options)
+    with _as_it_is_written(part):
+        node = Supervisor(**options)
     steps.references.nodes.append((node, part))
     flow.step(node)
     if "agents" in wired:
@@ -95,7 +105,7 @@ def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
 def _team(flow: Flow, part: Part, steps: Steps) -> None:
     """Add a team; what its leader is told may stand under ``leader`` or beside it."""
     wired = {name: part[name] for name in ("leader", "roles", "finish") if name in part}
-    options = _read_but(part, {**_LEADER, "id": str}, wired, steps)
+    options = _read_but(part, _TEAM, wired, steps)
     for name, told in _leader(part, steps).items():
         if name in options:
             raise part[name].error(f"{name!r} stands here and under 'leader'.")
@@ -107,12 +117,33 @@ def _team(flow: Flow, part: Part, steps: Steps) -> None:
         roles[name], slots[name] = _role(name, role, options, steps)
     if "id" in options:
         steps.references.ids[options["id"]] = part
-    flow.team(
-        options.pop("system", ""),
-        roles=roles,
-        finish=_chain_or_none(wired.get("finish"), steps),
-        **{"route_keys": slots, **options},
-    )
+    finish = _chain_or_none(wired.get("finish"), steps)
+    with _as_it_is_written(part, wired.get("leader")):
+        flow.team(
+            options.pop("system", ""),
+            roles=roles,
+            finish=finish,
+            **{"route_keys": slots, **options},
+        )
+
+
+@contextmanager
+def _as_it_is_written(part: Part, leader: Part | None = None) -> Iterator[None]:
+    """Let an error about a supervisor use the names of the file, and stand where they are."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.line is not None:
+            raise
+        message, path = error.message, error.path
+        if described(part).startswith("team"):
+            message = re.sub(r"^supervisor\b", "team", message)
+            message = message.replace("which is not in agents.", "which is not in 'roles'.")
+        holders = [holder for holder in (part, leader) if holder is not None]
+        if path == "fallback_agent" and any("fallback" in holder for holder in holders):
+            message, path = message.replace("'fallback_agent'", "'fallback'"), "fallback"
+        holder = next((holder for holder in holders if path and path in holder), part)
+        raise holder.located(ConfigError(message, path=path, hint=error.hint)) from error.__cause__
 
 
 def _leader(part: Part, steps: Steps) -> dict[str, Any]:
@@ -151,7 +182,8 @@ def _read_but(
     part: Part, fields: Fields, others: Mapping[str, Part], steps: Steps
 ) -> dict[str, Any]:
     """Read the options of a mapping in which other things stand too."""
-    part.check_keys([*fields, *others], what=described(part), kind="option")
+    known = [*fields, *others, *(["leader", "roles"] if fields is _TEAM else [])]
+    part.check_keys(known, what=described(part), kind="option")
     return steps.references.read(part.without(others), fields, what=described(part))
 
 

@@ -69,12 +69,18 @@ class Steps:
 
     def _idiom(self, step: Part) -> tuple[str, Part]:
         """Return the name of a step's idiom, and its options."""
+        if isinstance(step.value, str) and step.value not in _KNOWN and _is_type(step.value):
+            raise step.error(f"unknown step {step.value!r}.", _as_type(step.value))
         if isinstance(step.value, str) and step.value in _KNOWN:
             raise step.error(
                 f"a step is a mapping of its idiom to options, and {step.value!r} has none.",
                 f"Write `{step.value}: {{}}`.",
             )
         entries = step.entries()
+        if isinstance(step.value.get("type"), str):
+            raise step["type"].error(
+                "the options of 'type' must be a mapping.", _as_type(step.value["type"])
+            )
         if len(entries) != 1:
             raise self._not_one(step, entries)
         ((name, options),) = entries.items()
@@ -100,9 +106,18 @@ class Steps:
 
 
 def _known_steps(name: str) -> str:
-    nearest = suggest(name, _KNOWN).strip()
-    if nearest:
-        return nearest
-    if name in default_registry.list():
-        return f"It is a node type: write `type: {{type: {name}, config: {{…}}}}`."
-    return f"Known steps: {', '.join(_KNOWN)}."
+    if _is_type(name):
+        return _as_type(name)
+    return suggest(name, _KNOWN).strip() or f"Known steps: {', '.join(_KNOWN)}."
+
+
+def _is_type(name: str) -> bool:
+    return name in default_registry.list()
+
+
+def _as_type(name: str) -> str:
+    """Say how a node of a registered type is written as a step."""
+    known = default_registry.list()
+    meant = "" if name in known else suggest(name, known).replace("Known:", "Known types:")
+    begin = "It is a node type: write" if name in known else "Write"
+    return f"{begin} `type: {{type: {name}, config: {{…}}}}`.{meant}"

@@ -147,15 +147,15 @@ class Workflow:
         """
         return list(self._findings({*known_keys, *self.initial}, default_provider, default_model))
 
-    def place_of(self, node_id: str) -> str:
-        """Return where the step stands that made a node, as ``flow.yaml:7:5``.
+    def place_of(self, node_id: str) -> tuple[str, int | None, int | None]:
+        """Return where the step stands that made a node: the file, the line and the column.
 
-        Where that is not known, it is the file alone.
+        Where that is not known, it is the file alone; line and column then are None.
         """
         part = self._references.part_of(node_id, self.graph)
         if part is None:
-            return self._whole.file
-        return f"{part.file}:{part.place.line}:{part.place.column}"
+            return (self._whole.file, None, None)
+        return (part.file, part.place.line, part.place.column)
 
     def hide(self, message: str) -> str:
         """Return a message without the values of environment variables that the file names."""
