@@ -80,14 +80,12 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             if given:
                 merge_into(state, given, reducers)
                 updates = given
-            following, label = step.next, None
             if goto is not None:
-                following = _follow_command(plan, step, ctx, goto)
-            elif following is None:
-                for test, target, text in step.edges:
-                    if test(state):
-                        following, label = target, text
-                        break
+                following, label = _follow_command(plan, step, ctx, goto), None
+            elif step.next is not None:
+                following, label = step.next, None
+            else:
+                following, label = _first_match(step, state)
         except BaseException as raised:
             recovered, caught_by = await _recover(step, ctx, raised, begun)
             merge_into(state, recovered, reducers)
@@ -199,10 +197,13 @@ async def _recover(
 
 
 def _first_match(step: Step, state: Mapping[str, Any]) -> tuple[Step | None, str | None]:
+    """Return where the first matching edge leads, and its condition."""
     if step.next is not None:
         return step.next, None
-    ways = ((target, text) for test, target, text in step.edges if test(state))
-    return next(ways, (None, None))
+    for test, target, label in step.edges:
+        if test(state):
+            return target, label
+    return None, None
 
 
 def _follow_command(plan: Plan, step: Step, ctx: StepContext, goto: Any) -> Step | None:

@@ -64,11 +64,11 @@ class Tool:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work. Override this, with named parameters, or `arun`."""
-        raise NotImplementedError
+        raise ToolError(f"{type(self).__name__} has neither run nor arun: write one of them")
 
     async def arun(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work without blocking. Override this, with named parameters, or `run`."""
-        raise NotImplementedError
+        raise ToolError(f"{type(self).__name__} has neither run nor arun: write one of them")
 
     def spec(self) -> ToolSpec:
         """Return what a model is told.
