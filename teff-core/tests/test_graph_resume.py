@@ -58,6 +58,7 @@ def test_a_pause_is_raised_with_its_question_and_goes_on_with_the_answer() -> No
     assert interrupt.checkpoint_id == "r1"
     assert interrupt.result.status == "paused"
     assert interrupt.result["a"] == 1
+    assert paused(graph, store).result == {"x": 0, "a": 1}, "asked again, the state is the same"
     result = run(graph, store, resume={"name": "Ada"})
     assert result == {"x": 0, "a": 1, "name": "Ada", "b": 2}
     assert effects.done == ["before", "after"]

@@ -57,10 +57,10 @@ async def run_graph(
     if state is not None and not isinstance(state, Mapping):
         raise ConfigError(f"the state must be a dict, not {type(state).__name__}.")
     reducers = compile_reducers({**graph.reducers, **(options.get("reducers") or {})})
-    journal = await _open(graph, options)
-    left: RunState = "running" if journal is None else journal.state
     given = options.get("providers")
     providers = None if given is None else ProviderRegistry.of(given)
+    journal = await _open(graph, options)
+    left: RunState = "running" if journal is None else journal.state
     try:
         run = _make_run(graph, options, journal)
         if journal is not None:
@@ -132,7 +132,7 @@ def _already_ended(
         return _result(run, journal.end["state"], _stored_outcome(journal.end), options)
     if journal.questions and not resuming:
         paused = _Outcome(status="paused", stop_reason="interrupt")
-        return _result(run, journal.input, paused, options)
+        return _result(run, Frame(run, "", journal.input, entry="").state, paused, options)
     return None
 
 
