@@ -741,3 +741,92 @@ def test_a_context_made_by_hand_takes_answers_reducers_and_a_tracer() -> None:
     assert heard == ["custom"]
     with pytest.raises(GraphInterrupt):
         asyncio.run(ctx.interrupt("other"))
+
+
+def test_a_copy_of_the_state_is_recorded_as_what_changed_in_it() -> None:
+    async def spread(ctx: Any, state: Any) -> Any:
+        return {**state, "n": state["n"] + 1}
+
+    heard: list[StreamEvent] = []
+    stored = Stored(Flow(reducers={"log": "append"}).step(spread).step(spread).compile())
+    result = stored.run({"n": 0, "log": ["a"], "text": "long " * 99}, emit=heard.append)
+    assert (result["n"], result["log"]) == (2, ["a"])
+    records = asyncio.run(stored.store.load("r"))
+    steps = [record.data["effects"]["values"] for record in records if record.kind == "step"]
+    assert steps == [{"n": 1}, {"n": 2}]
+    assert [event.data["keys"] for event in heard if event.type == "node_end"] == [("n",), ("n",)]
+
+
+def test_an_equal_number_is_still_added_by_a_reducer() -> None:
+    async def one(ctx: Any, state: Any) -> Any:
+        return {"n": 1}
+
+    graph = step(one, reducers={"n": lambda old, new: old + new})
+    assert asyncio.run(graph.run({"n": 1}))["n"] == 2
+
+
+def test_a_model_call_after_the_end_of_the_run_is_refused() -> None:
+    contexts: list[Any] = []
+
+    async def leak(ctx: Any, state: Any) -> None:
+        contexts.append(ctx)
+
+    async def scenario() -> None:
+        provider = ScriptedProvider(["never asked"])
+        models = {"providers": {"p": provider}, "default_provider": "p", "default_model": "m"}
+        await step(leak, **models).run()
+        with pytest.raises(WorkflowError, match="after the run had ended"):
+            await contexts[0].llm("", [{"role": "user", "content": "x"}])
+        assert provider.requests == []
+
+    asyncio.run(scenario())
+
+
+def test_a_model_call_that_is_left_behind_does_not_outlive_its_step() -> None:
+    ended: list[str] = []
+
+    class Slow(ScriptedProvider):
+        async def chat(self, request: Any) -> Any:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append("closed")
+
+    async def forget(ctx: Any, state: Any) -> None:
+        left = asyncio.create_task(ctx.llm("", [{"role": "user", "content": "x"}]))
+        await asyncio.sleep(0.01)
+        assert not left.done()
+        raise ValueError("no luck")
+
+    async def scenario() -> int:
+        models = {"providers": {"p": Slow()}, "default_provider": "p", "default_model": "m"}
+        with pytest.raises(ValueError, match="no luck"):
+            await step(forget, **models).run()
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(scenario()) == 1
+    assert ended == ["closed"]
+
+
+def test_a_cancellation_does_not_wait_for_what_goes_on_beside_a_pause() -> None:
+    async def ask(ctx: Any, state: Any) -> Any:
+        return {"go": await ctx.interrupt("go")}
+
+    async def slow(ctx: Any, state: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def parent(ctx: Any, state: Any) -> Any:
+        nodes = nodes_of(ask=ask, slow=slow)
+        await asyncio.gather(
+            *(ctx.call(name, node, state) for name, node in nodes.items()), return_exceptions=True
+        )
+
+    async def scenario() -> int:
+        task = asyncio.create_task(step(parent).run())
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(scenario()) == 1

@@ -145,4 +145,5 @@ def test_codecs_that_are_no_charsets_are_not_used(name: str) -> None:
 
 @given(data=st.binary(max_size=200), charset=st.sampled_from(["", "utf-8", "utf-16", "latin-1"]))
 def test_any_bytes_become_text_that_can_be_sent(data: bytes, charset: str) -> None:
-    decode_text(data, charset).encode()
+    text = decode_text(data, charset)
+    assert text.encode().decode() == text

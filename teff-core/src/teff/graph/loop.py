@@ -26,7 +26,7 @@ from teff.runtime import (
 )
 from teff.runtime.events import NOTHING, new_event
 from teff.runtime.steps import tell_plugins
-from teff.state import effects_of, merge_into
+from teff.state import changed_keys, effects_of, merge_into
 
 __all__ = ["run_frame"]
 
@@ -78,6 +78,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             else:
                 given, goto = read_result(result, ctx, state, reducers)
             if given:
+                given = changed_keys(given, state, reducers)
                 merge_into(state, given, reducers)
                 updates = given
             if goto is not None:
@@ -167,7 +168,7 @@ async def _recover(
         Signal: the run has paused or reached a limit.
         BaseException: nothing takes the failure, or the run was cancelled.
     """
-    await ctx.settle(cancel=not isinstance(ctx.pending(), PauseSignal))
+    await ctx.settle(raised)
     try:
         if isinstance(raised, GraphInterrupt) and ctx.pending() is None:
             return {raised.key: await ctx.answer_to(raised)}, None

@@ -87,7 +87,7 @@ async def run_graph(
         if journal is not None:
             await uninterrupted(journal.close(left))
         if providers is not None and providers is not given:
-            await providers.aclose()  # made from a mapping for this run alone
+            await uninterrupted(providers.aclose())  # made from a mapping for this run alone
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:

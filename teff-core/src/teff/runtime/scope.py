@@ -138,7 +138,9 @@ class Scope:
 
         Raises:
             LimitSignal: a bound was reached.
+            WorkflowError: the run has ended.
         """
+        self._begin("a call that is counted")
         try:
             count()
         except LimitSignal:
@@ -156,15 +158,18 @@ class Scope:
             yield ctx
             ctx = ctx._parent or ctx.frame.around
 
-    async def settle(self, *, cancel: bool) -> None:
+    async def settle(self, raised: BaseException) -> None:
         """Wait until nothing runs any more that this step began in other tasks.
 
+        What goes on beside a pause is finished, so that it is not done again; after anything else
+        it is cancelled.
+
         Args:
-            cancel: whether those tasks are cancelled first.
+            raised: what the step is left by.
         """
         current = asyncio.current_task()
         tasks = [task for task in self._tasks or () if task is not current and not task.done()]
-        if cancel:
+        if not self._paused or isinstance(raised, asyncio.CancelledError):
             for task in tasks:
                 task.cancel()
         if tasks:
@@ -186,22 +191,28 @@ class Scope:
         Raises:
             WorkflowError: the key was used already, or the run has ended.
         """
-        if self.run.closed:
-            raise WorkflowError(
-                f"node {self.node_id!r} began {key!r} after the run had ended: "
-                "wait for what it starts before it returns"
-            )
-        if self._used_keys is None or self._tasks is None:
-            self._used_keys, self._tasks = set(), set()
+        self._begin(repr(key))
+        if self._used_keys is None:
+            self._used_keys = set()
         if key in self._used_keys:
             raise WorkflowError(
                 f"node {self.node_id!r} used the key {key!r} twice in one step: "
                 "a key names one effect, so give each its own"
             )
         self._used_keys.add(key)
+        return f"{self.path}/{_escaped(key)}"
+
+    def _begin(self, what: str) -> None:
+        """Refuse what begins after the run, and remember the task, for `settle` to wait for."""
+        if self.run.closed:
+            raise WorkflowError(
+                f"node {self.node_id!r} began {what} after the run had ended: "
+                "wait for what it starts before it returns"
+            )
+        if self._tasks is None:
+            self._tasks = set()
         if (task := asyncio.current_task()) is not None:
             self._tasks.add(task)
-        return f"{self.path}/{_escaped(key)}"
 
     def release(self, key: str) -> None:
         """Let a key be used again: its effect did not come about."""

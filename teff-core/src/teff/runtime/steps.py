@@ -108,7 +108,7 @@ async def run_child(child: ExecContext, node: Executable) -> Mapping[str, Any]:
     except GraphInterrupt as asked:
         frozen = {asked.key: await child.answer_to(asked)}
     except BaseException as raised:
-        await child.settle(cancel=not child._paused)
+        await child.settle(raised)
         error = as_failure(child, raised)
         tell_plugins(child, error)
         await child.emit(

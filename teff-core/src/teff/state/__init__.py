@@ -6,6 +6,7 @@ from teff.state.operators import DELETE, Append, Overwrite
 from teff.state.reducers import (
     Reducer,
     Reducers,
+    changed_keys,
     compile_reducers,
     effects_of,
     freeze_update,
@@ -26,6 +27,7 @@ __all__ = [
     "Overwrite",
     "Reducer",
     "Reducers",
+    "changed_keys",
     "compile_reducers",
     "effects_of",
     "freeze",

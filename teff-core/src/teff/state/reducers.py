@@ -14,6 +14,7 @@ from teff.state.operators import DELETE, Append, Overwrite
 
 __all__ = [
     "Reducer",
+    "changed_keys",
     "compile_reducers",
     "effects_of",
     "freeze_update",
@@ -102,8 +103,7 @@ def merge_into(
 ) -> None:
     """Apply one update to ``state``, the engine's own dict: all of it, or nothing on an error.
 
-    Values are frozen as they go in. An operator wins over the key's reducer. A list, dict or set of
-    the state that comes back as it was is no update: ``{**state, "n": 1}`` adds nothing twice.
+    Values are frozen as they go in. An operator wins over the key's reducer.
 
     Raises:
         StateError: an append to what is no list, or a value that contains itself.
@@ -122,8 +122,7 @@ def merge_into(
                 else:
                     changes[key] = freeze(value.value)
             elif key in reducers:
-                if kind not in FROZEN or state.get(key) is not value:
-                    changes[key] = reducers[key](key, state.get(key, _MISSING), value)
+                changes[key] = reducers[key](key, state.get(key, _MISSING), value)
             else:
                 changes[key] = value if kind in SHARED else freeze(value)
     except NestedTooDeeply:
@@ -134,6 +133,21 @@ def merge_into(
     state.update(changes)
     for name in deleted:
         state.pop(name, None)
+
+
+def changed_keys(
+    update: Mapping[str, Any], state: Mapping[str, Any], reducers: Reducers
+) -> dict[str, Any]:
+    """Return an update without what came back from ``state`` as it was.
+
+    ``{**state, "n": 1}`` means ``{"n": 1}``: it adds nothing twice, and is recorded as no more. For a
+    key with a reducer only lists, dicts and sets can be known to be the old ones: 1 is always 1.
+    """
+    return {
+        key: value
+        for key, value in update.items()
+        if state.get(key, _MISSING) is not value or (key in reducers and type(value) not in FROZEN)
+    }
 
 
 def effects_of(
@@ -150,7 +164,7 @@ def effects_of(
     for key, value in update.items():
         if type(value) in _OPERATORS or key not in reducers:
             effects[key] = value
-        elif reducers[key] is _append and not (type(value) in FROZEN and state[key] is value):
+        elif reducers[key] is _append:
             effects[key] = Append(value if isinstance(value, list | tuple) else [value])
         elif key in state:
             effects[key] = Overwrite(state[key])
