@@ -46,6 +46,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     emit, journal, timeout, max_steps = run.emit, run.journal, run.node_timeout, run.max_steps
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
     started, begun, path, deadline = 0.0, 0.0, "", run.deadline
+    # Else a value that came back as it was is put where it was, and nobody can tell.
+    tells_changes = bool(reducers) or journal is not None or emit is not None
     step = None if frame.position is None else plan.steps[frame.position]
     slice_end = clock() + _SLICE
     while step is not None:
@@ -78,7 +80,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             else:
                 given, goto = read_result(result, ctx, state, reducers)
             if given:
-                given = changed_keys(given, state, reducers)
+                if tells_changes:
+                    given = changed_keys(given, state, reducers)
                 merge_into(state, given, reducers)
                 updates = given
             if goto is not None:
