@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, WorkflowError
 from teff.flow import Case, Flow, SubFlow
-from teff.graph import Graph
+from teff.graph import Edge, Graph
 from teff.node import Command, Node, Transform
 from teff.runtime import Limits
 from teff.state import Append
@@ -250,3 +250,17 @@ def test_a_harness_is_an_agent_and_its_tools() -> None:
     ]
     with pytest.raises(ConfigError, match="tool_timout"):
         Flow().harness(tool_timout=1.0)
+
+
+def test_a_sub_flow_may_have_a_bound_of_its_own() -> None:
+    endless = Flow().step(add("a"), id="a").step(add("b"), id="b")
+    graph = endless.compile()
+    looped = Graph(graph.nodes, [*graph.edges, Edge("b", "a")], "a")
+    flow = Flow().add_flow(looped, "inner", max_iterations=5)
+    with pytest.raises(WorkflowError, match="took its 5 steps"):
+        seen(flow)
+    assert seen(Flow().add_flow(endless, max_iterations=2)) == ["a", "b"]
+    stopped = asyncio.run(flow.compile().run(limits=Limits(max_steps=4)))
+    assert (stopped.stop_reason, stopped["seen"]) == ("max_steps", ["a", "b", "a"])
+    with pytest.raises(ConfigError, match="max_iterations"):
+        Flow().add_flow(endless, max_iterations=0)

@@ -14,7 +14,7 @@ from teff.node import Node, make_function_node
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
 
-__all__ = ["Case", "Chain", "Steppable", "as_node", "as_nodes", "both", "equals"]
+__all__ = ["Case", "Chain", "Steppable", "as_node", "as_nodes", "both", "differs", "equals"]
 
 #: What becomes one node: a node, a function ``(ctx, state)``, or a flow.
 Steppable: TypeAlias = "Node | Callable[..., Any] | Flow"
@@ -91,11 +91,24 @@ def equals(key: str, value: object, *, exact: bool = False) -> str:
     >>> equals("next_agent", "billing"), equals("level", 3), equals("plan", "a, b")
     ('next_agent=billing', 'level=3', "plan='a, b'")
     """
+    return f"{key}={_literal(value, exact=exact)}"
+
+
+def differs(key: str, value: object) -> str:
+    """Return the condition that ``key`` has another value than ``value``, or none.
+
+    >>> differs("next_agent", "billing")
+    'next_agent!=billing'
+    """
+    return f"{key}!={_literal(value)}"
+
+
+def _literal(value: object, *, exact: bool = False) -> str:
     if value is None or isinstance(value, bool):
-        return f"{key}={'null' if value is None else str(value).lower()}"
+        return "null" if value is None else str(value).lower()
     if isinstance(value, int | float):
-        return f"{key}={value}"
+        return str(value)
     text = str(value)
     if not exact and _WORD.fullmatch(text) and text.casefold() not in _RESERVED:
-        return f"{key}={text}"
-    return f"{key}={quote(text)}"
+        return text
+    return quote(text)

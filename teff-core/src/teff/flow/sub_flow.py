@@ -31,6 +31,8 @@ class SubFlow(Node):
         input_map: from keys of its state to keys of the state outside; without one it starts from
             the whole state.
         output_map: from keys outside to keys of its state; without one every change comes back.
+        max_iterations: how many of its nodes may be executed; more than that fails. None: no
+            bound but those of the run.
         id: the node's id.
 
     >>> import asyncio
@@ -48,6 +50,7 @@ class SubFlow(Node):
         graph: Graph | Flow,
         input_map: Mapping[str, str] | None = None,
         output_map: Mapping[str, str] | None = None,
+        max_iterations: int | None = None,
         *,
         id: str | None = None,
     ) -> None:
@@ -55,7 +58,15 @@ class SubFlow(Node):
         compile_flow = getattr(graph, "compile", None)
         if compile_flow is None:
             raise ConfigError(f"a SubFlow needs a Graph or a Flow, not {type(graph).__name__}.")
+        if max_iterations is not None and not (
+            isinstance(max_iterations, int) and max_iterations >= 1
+        ):
+            raise ConfigError(
+                f"max_iterations must be a whole number above 0, not {max_iterations!r}.",
+                path="max_iterations",
+            )
         self.graph: Graph = compile_flow()
+        self.max_iterations = max_iterations
         self.input_map = input_map
         self.output_map = output_map
 
@@ -69,7 +80,10 @@ class SubFlow(Node):
         def changes(frame: Frame) -> Mapping[str, Any]:
             return self._changes(given, frame.state)
 
-        return changes(await run_nested(self.graph, ctx, given, keep=changes))
+        frame = await run_nested(
+            self.graph, ctx, given, keep=changes, max_steps=self.max_iterations
+        )
+        return changes(frame)
 
     def _changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         if self.output_map is None:
@@ -119,6 +133,16 @@ class SubFlow(Node):
                 return None
             written |= set(keys)
         return written
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the graph, and the maps and the bound where there are any."""
+        options = {
+            "graph": self.graph,
+            "input_map": self.input_map,
+            "output_map": self.output_map,
+            "max_iterations": self.max_iterations,
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
     def signature(self) -> Any:
         """Return the signature of the graph inside."""

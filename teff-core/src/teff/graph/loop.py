@@ -43,7 +43,9 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         Exception: what a node without an error edge raised, with a note that names the node.
     """
     run, state, visits, reducers = frame.run, frame.state, frame.visits, frame.reducers
-    emit, journal, timeout, max_steps = run.emit, run.journal, run.node_timeout, run.max_steps
+    emit, journal, timeout = run.emit, run.journal, run.node_timeout
+    # A frame with a bound of its own looks at both bounds before each step.
+    max_steps = run.max_steps if frame.max_steps is None else 0
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
     started, begun, path, deadline = 0.0, 0.0, "", run.deadline
     # Else a value that came back as it was is put where it was, and nobody can tell.
@@ -52,7 +54,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     slice_end = clock() + _SLICE
     while step is not None:
         if run.steps >= max_steps:
-            raise run.reached("max_steps")
+            _check_bounds(frame)
         run.steps += 1
         visits[step.id] = visit = visits.get(step.id, 0) + 1
         view = state.copy()
@@ -123,6 +125,23 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             await asyncio.sleep(0)
             slice_end = clock() + _SLICE
     return frame.reason or "end"
+
+
+def _check_bounds(frame: Frame) -> None:
+    """Refuse a further step where the run, or the frame itself, may take none.
+
+    Raises:
+        LimitSignal: the run has reached its bound.
+        WorkflowError: the frame has.
+    """
+    run, most = frame.run, frame.max_steps
+    if run.steps >= run.max_steps:
+        raise run.reached("max_steps")
+    if most is not None and sum(frame.visits.values()) >= most:
+        raise WorkflowError(
+            f"the sub-flow took its {most} steps and is not at its end: raise max_iterations, or "
+            "find out why it does not end"
+        )
 
 
 async def _within(seconds: float, step: Step, ctx: StepContext, view: dict[str, Any]) -> Any:

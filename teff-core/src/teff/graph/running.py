@@ -318,8 +318,11 @@ async def run_nested(
     state: Mapping[str, Any],
     *,
     keep: Callable[[Frame], Mapping[str, Any]],
+    max_steps: int | None = None,
 ) -> Frame:
     """Run ``graph`` inside the step that ``ctx`` belongs to; return its frame at the end.
+
+    It may execute at most ``max_steps`` nodes of its own; more is a failure of the step.
 
     Limits, events, answers and the journal are those of the run. When a limit ends the run, what
     ``keep`` makes of the frame so far goes into the state around it.
@@ -332,6 +335,7 @@ async def run_nested(
         reducers={**ctx.frame.reducers, **graph.compiled_reducers},
         defaults=ctx.frame.defaults.filled_from(graph.defaults),
         around=ctx,
+        max_steps=max_steps,
     )
     try:
         ended = await run_frame(graph.plan, frame)

@@ -108,6 +108,10 @@ class ProviderRegistry:
         """List every name that `resolve` takes: the declared ones and the installed types."""
         return sorted({*self._declared(), *self._types.names(_GROUP)})
 
+    def declared(self) -> dict[str, ProviderSource]:
+        """Return what was declared, by name: options, or the provider that was given."""
+        return {**self._options, **self._given}
+
     def resolve(self, name: str) -> Provider:
         """Return the provider of this name, making it on the first call.
 

@@ -48,11 +48,13 @@ class Frame:
         position: the id of the next node, or None at the end.
         reason: why it ends, as a node said it, or None.
         around: the context of the step that runs this graph, or None for the root.
+        max_steps: how many nodes this graph may execute, or None for no bound of its own.
     """
 
     __slots__ = (
         "around",
         "defaults",
+        "max_steps",
         "path",
         "position",
         "prefix",
@@ -73,8 +75,10 @@ class Frame:
         reducers: Reducers | None = None,
         defaults: ModelDefaults | None = None,
         around: ExecContext | None = None,
+        max_steps: int | None = None,
     ) -> None:
         self.run = run
+        self.max_steps = max_steps
         self.around = around
         self.path = path
         self.prefix = f"{path}/" if path else ""

@@ -1,0 +1,151 @@
+"""The methods of `Flow` that add agents: one with its tools, several under a supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from teff.errors import ConfigError
+from teff.flow.agent import AgentRole, tool_loop
+from teff.flow.chain import Chain, as_nodes, equals
+from teff.flow.team import role_chain, team_supervisor
+from teff.flow.wiring import Wiring
+from teff.graph import Edge
+from teff.node import ReActAgent
+
+__all__ = ["AgentSteps"]
+
+
+class AgentSteps(Wiring):
+    """Methods that add agents, and the ways there and back."""
+
+    def harness(
+        self,
+        model: str | None = None,
+        system: str = "",
+        *,
+        agent: ReActAgent | type[ReActAgent] | None = None,
+        id: str | None = None,
+        **config: Any,
+    ) -> Self:
+        """Add an agent with its tool loop: a `ReActAgent` and a `ToolExec`.
+
+        Args:
+            model: None for the default.
+            system: the system text.
+            agent: an agent that is made already, or a class to make it from.
+            id: the nodes are ``<id>/agent`` and ``<id>/tool``.
+            **config: further options of both nodes.
+
+        Raises:
+            ConfigError: an unknown option.
+        """
+        texts = {"system": system, "model": model}
+        config = {**{name: text for name, text in texts.items() if text}, **config}
+        made, tools = tool_loop(agent=agent, **config)
+        self.step(made, f"{id}/agent" if id else None)
+        agent_id = self._open[0][0]
+        tool_id = self._add(tools, f"{id}/tool" if id else None)
+        self._edges += [
+            Edge(agent_id, tool_id, f"{made.tool_call_key}!="),
+            Edge(tool_id, agent_id),
+        ]
+        return self
+
+    def react(
+        self,
+        model: str | None = None,
+        system: str = "",
+        *,
+        agent: ReActAgent | type[ReActAgent] | None = None,
+        id: str | None = None,
+        **config: Any,
+    ) -> Self:
+        """Do the same as `harness`, by its other name."""
+        return self.harness(model, system, agent=agent, id=id, **config)
+
+    def route(
+        self,
+        key: str,
+        *,
+        agents: Mapping[str, Chain] | None = None,
+        finish: Chain | None = None,
+        **named: Chain,
+    ) -> Self:
+        """Send the run to the agent that the last step chose, and back, until it says finish.
+
+        Args:
+            key: where the last step, the decider, writes its choice.
+            agents: from names to the steps of each agent; any name is possible here.
+            finish: what follows when the choice is to finish; without it, the next step does.
+            **named: agents whose names are Python names.
+
+        Raises:
+            ConfigError: there is no decider, or there are no agents, or one has no steps.
+        """
+        twice = sorted((agents or {}).keys() & named.keys())
+        if twice:
+            raise ConfigError(f"route({key!r}) has two agents called {twice[0]!r}.")
+        chains = {**(agents or {}), **named}
+        self._need_predecessor("route()")
+        if len(self._open) != 1:
+            raise ConfigError("route() follows the one step that decides; join the branches first.")
+        if not chains:
+            raise ConfigError(f"route({key!r}) has no agents: name at least one.")
+        decider = self._open[0][0]
+        for name, chain in chains.items():
+            nodes = as_nodes(chain)
+            if not nodes:
+                raise ConfigError(f"agent {name!r} of route({key!r}) has no steps.")
+            first_id = nodes[0].id or (name if name not in self._nodes else None)
+            ids = [first_id, *(None for _ in nodes[1:])]
+            self._open = [(decider, None)]
+            self._chain(
+                list(zip(nodes, ids, strict=True)),
+                when=equals(key, name, exact=_ambiguous(name, chains)),
+            )
+            self._connect(decider)
+        token = getattr(self._nodes[decider], "finish", "finish")
+        self._open = [(decider, equals(key, token))]
+        if finish is not None:
+            self._chain([(node, None) for node in as_nodes(finish)])
+        return self
+
+    def team(
+        self,
+        system: str = "",
+        *,
+        roles: Mapping[str, AgentRole | Mapping[str, Any] | Chain],
+        model: str | None = None,
+        provider: str | None = None,
+        finish: Chain | None = None,
+        id: str | None = None,
+        **supervisor: Any,
+    ) -> Self:
+        """Add a supervisor and its agents.
+
+        Args:
+            system: what the supervisor is told.
+            roles: from names to agents: an `AgentRole` or the mapping of one, or any steps.
+            model, provider: for the supervisor, and for every role without its own.
+            finish: what follows when the team is done; without it, the next step does.
+            id: the supervisor's id.
+            **supervisor: further options of `Supervisor`; ``fallback`` is short for
+                ``fallback_agent``, and ``route_keys`` is each role's ``output_key`` by default.
+
+        Raises:
+            ConfigError: an unknown option, or no roles.
+        """
+        built = {
+            name: role_chain(name, role, model=model, provider=provider)
+            for name, role in roles.items()
+        }
+        lead = team_supervisor(system, built, model=model, provider=provider, **supervisor)
+        self.step(lead, id)
+        chains = {name: role.chain for name, role in built.items()}
+        return self.route(lead.output_key, agents=chains, finish=finish)
+
+
+def _ambiguous(name: str, names: Mapping[str, Any]) -> bool:
+    """Return whether another name differs from ``name`` only in case."""
+    return sum(other.casefold() == name.casefold() for other in names) > 1
