@@ -78,7 +78,7 @@ def agent_step(
     ]
     graph = Graph(nodes, edges, f"{name}/context", name=name)
     returned = {output_key: output_key, messages_key: messages_key}
-    return SubFlow(graph, output_map=returned, id=id)
+    return SubFlow(graph, output_map=returned, turn_keys=[output_key], id=id)
 
 
 def tool_loop(

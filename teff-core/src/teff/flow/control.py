@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from teff.errors import ConfigError
 from teff.flow.chain import Case, Chain, as_node, as_nodes, differs, equals
 from teff.flow.wiring import Wiring
-from teff.node import Interrupt
-
-if TYPE_CHECKING:
-    from teff.node.ask import Ask
-    from teff.node.extract import Extract
+from teff.node import Ask, Extract, Interrupt, Loop
 
 __all__ = ["ControlSteps"]
 
@@ -81,8 +77,6 @@ class ControlSteps(Wiring):
         if not after or not repeated:
             raise ConfigError(f"loop({key!r}) needs steps to repeat and steps to go on with.")
         if max_rounds is not None:
-            from teff.node.loop import Loop  # TEMP
-
             self.step(Loop(repeated, key=key, until=until, max_rounds=max_rounds), id)
             self._chain([(node, None) for node in after])
             return self
@@ -133,8 +127,6 @@ class ControlSteps(Wiring):
         """
         if (accept is None) == (not how):
             raise ConfigError(f"ask({key!r}) takes an Ask, or the options of one.")
-        from teff.node.ask import Ask  # TEMP
-
         return self.interrupt(key, prompt, accept=accept or Ask(**how), id=id)
 
     def interrupt_loop(
@@ -194,7 +186,7 @@ class ControlSteps(Wiring):
     def _judge(self, accept: Ask, key: str, name: str) -> None:
         """Add the nodes that judge the answer under ``key``."""
         if accept.needs_classifier():
-            self.step(accept.classifier(), f"{name}-classifier")
+            self.step(accept.classifier(key), f"{name}-classifier")
         self.step(accept.validate_node(key), f"{name}-validate")
 
     def _decider(self, what: str) -> str:
@@ -203,9 +195,7 @@ class ControlSteps(Wiring):
             raise ConfigError(f"{what} follows one step; join the ways before it with a step.")
         return self._open[0][0]
 
-    def _repeat(
-        self, key: str, until: object, *, after: Chain, body: Chain, back_to: str
-    ) -> Self:
+    def _repeat(self, key: str, until: object, *, after: Chain, body: Chain, back_to: str) -> Self:
         """Lead the last step to ``after`` where its decision is ``until``, else through ``body``."""
         decider = self._open[0][0]
         steps, then = as_nodes(body), as_nodes(after)

@@ -12,6 +12,7 @@ from teff.flow.agents import AgentSteps
 from teff.flow.control import ControlSteps
 from teff.flow.steps import NodeSteps
 from teff.graph import Graph
+from teff.graph.options import Validation
 from teff.provider import ProviderRegistry
 from teff.runtime import Limits
 from teff.state import Reducer
@@ -27,7 +28,8 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
 
     Args:
         name: for people.
-        state, reducers, providers, default_provider, default_model, limits: as for `Graph`.
+        state, validate, reducers, providers, default_provider, default_model, limits: as for
+            `Graph`.
 
     >>> import asyncio
     >>> flow = (
@@ -44,6 +46,7 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
         name: str = "",
         *,
         state: object = None,
+        validate: Validation = "error",
         reducers: Mapping[str, Reducer] | None = None,
         providers: ProviderRegistry | Mapping[str, Any] | None = None,
         default_provider: str | None = None,
@@ -54,6 +57,7 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
         self.name = name
         self._options: dict[str, Any] = {
             "state": state,
+            "validate": validate,
             "reducers": reducers,
             "providers": providers,
             "default_provider": default_provider,

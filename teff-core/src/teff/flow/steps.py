@@ -14,6 +14,10 @@ from teff.node import (
     AppendAssistant,
     CommandNode,
     ContextBuilder,
+    Gate,
+    Map,
+    Parallel,
+    Retry,
     Supervisor,
     Transform,
 )
@@ -55,10 +59,8 @@ class NodeSteps(Wiring):
         """Add a `Supervisor`, made already or from its options; a `route` follows it."""
         return self.step(_made(Supervisor, node, config), id)
 
-    def gate(self, node: Any | None = None, id: str | None = None, **config: Any) -> Self:
+    def gate(self, node: Gate | None = None, id: str | None = None, **config: Any) -> Self:
         """Add a `Gate`, made already or from its options; a `branch` or `loop` follows it."""
-        from teff.node.gate import Gate  # TEMP
-
         return self.step(_made(Gate, node, config), id)
 
     def command(self, *, id: str | None = None, **config: Any) -> Self:
@@ -83,8 +85,6 @@ class NodeSteps(Wiring):
             id: the node's id.
             **config: further options of `Parallel`.
         """
-        from teff.node.parallel import Parallel  # TEMP
-
         made = [as_nodes(branch) for branch in branches]
         return self.step(Parallel(made, **config), id)
 
@@ -106,15 +106,11 @@ class NodeSteps(Wiring):
             id: the node's id.
             **config: further options of `Map`.
         """
-        from teff.node.map import Map  # TEMP
-
         node = Map(as_node(processor), input_keys=input_keys, output_key=output_key, **config)
         return self.step(node, id)
 
     def retry(self, step: Steppable, *, id: str | None = None, **config: Any) -> Self:
         """Add a step that is tried again when it fails; see `Retry` for the options."""
-        from teff.node.retry import Retry  # TEMP
-
         return self.step(Retry(as_node(step), **config), id)
 
     def add_flow(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from teff.errors import ConfigError
 from teff.graph import Graph
 from teff.graph.running import run_nested
+from teff.graph.turn_keys import is_turn_key
 from teff.node import Node
 from teff.runtime import ExecContext, Frame
 from teff.state import DELETE, Append, Overwrite
@@ -33,6 +34,7 @@ class SubFlow(Node):
         output_map: from keys outside to keys of its state; without one every change comes back.
         max_iterations: how many of its nodes may be executed; more than that fails. None: no
             bound but those of the run.
+        turn_keys: further keys outside that belong to one turn of a chat; see `Node.turn_keys`.
         id: the node's id.
 
     >>> import asyncio
@@ -52,15 +54,15 @@ class SubFlow(Node):
         output_map: Mapping[str, str] | None = None,
         max_iterations: int | None = None,
         *,
+        turn_keys: Iterable[str] = (),
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         compile_flow = getattr(graph, "compile", None)
         if compile_flow is None:
             raise ConfigError(f"a SubFlow needs a Graph or a Flow, not {type(graph).__name__}.")
-        if max_iterations is not None and not (
-            isinstance(max_iterations, int) and max_iterations >= 1
-        ):
+        bound: object = max_iterations
+        if bound is not None and not (isinstance(bound, int) and bound >= 1):
             raise ConfigError(
                 f"max_iterations must be a whole number above 0, not {max_iterations!r}.",
                 path="max_iterations",
@@ -69,6 +71,7 @@ class SubFlow(Node):
         self.max_iterations = max_iterations
         self.input_map = input_map
         self.output_map = output_map
+        self._turn_keys = tuple(turn_keys)
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Run the graph; return what it changed."""
@@ -78,17 +81,18 @@ class SubFlow(Node):
             given = {inner: state.get(outer) for inner, outer in self.input_map.items()}
 
         def changes(frame: Frame) -> Mapping[str, Any]:
-            return self._changes(given, frame.state)
+            return self._changes(given, frame)
 
         frame = await run_nested(
             self.graph, ctx, given, keep=changes, max_steps=self.max_iterations
         )
         return changes(frame)
 
-    def _changes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    def _changes(self, before: Mapping[str, Any], frame: Frame) -> dict[str, Any]:
+        after, grown = frame.state, frame.grown or {}
         if self.output_map is None:
             changed = {
-                key: _change(before.get(key, _MISSING), value)
+                key: _change(before.get(key, _MISSING), value, grown=grown.get(key, False))
                 for key, value in after.items()
                 if before.get(key, _MISSING) is not value
             }
@@ -97,15 +101,15 @@ class SubFlow(Node):
             return changed
         changed = {}
         for outer, inner in self.output_map.items():
-            old, new = _MISSING, after.get(inner, _MISSING)
-            if self._given_from(inner) == outer:
-                old = before.get(inner, _MISSING)
+            new = after.get(inner, _MISSING)
+            if self._given_from(inner) != outer:
+                changed[outer] = None if new is _MISSING else new  # for the reducer outside
+                continue
+            old = before.get(inner, _MISSING)
             if new is old:
                 continue
-            if old is _MISSING:
-                changed[outer] = None if new is _MISSING else new  # for the reducer outside
-            else:
-                changed[outer] = _change(old, None if new is _MISSING else new)
+            value = None if new is _MISSING else new
+            changed[outer] = _change(old, value, grown=grown.get(inner, False))
         return changed
 
     def _given_from(self, inner: str) -> str | None:
@@ -148,13 +152,29 @@ class SubFlow(Node):
         """Return the signature of the graph inside."""
         return {"type": self.type, "graph": self.graph.plan.signature}
 
+    def turn_keys(self) -> Iterable[str]:
+        """Return the keys outside under which what belongs to a turn inside comes back."""
+        inside = [key for node in self.graph.nodes.values() for key in node.turn_keys()]
+        if self.output_map is None:
+            return [*inside, *self._turn_keys]
+        back = [outer for outer, inner in self.output_map.items() if is_turn_key(inner, inside)]
+        return [*back, *self._turn_keys]
+
     def children(self) -> Iterable[Node]:
         """Return the nodes of the graph."""
         return self.graph.nodes.values()
 
 
-def _change(old: Any, new: Any) -> Any:
-    """Return the operator that turns ``old`` into ``new``, as small as it can be said."""
+def _change(old: Any, new: Any, *, grown: bool) -> Any:
+    """Return the operator that turns ``old`` into ``new``, as small as it can be said.
+
+    Args:
+        old: the value before, or missing.
+        new: the value now.
+        grown: whether nothing but appending was done to it.
+    """
+    if old is _MISSING and grown and isinstance(new, list):
+        return Append(new)
     if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
         return Append(new[len(old) :])
     return Overwrite(new)
