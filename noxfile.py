@@ -126,7 +126,7 @@ def wheels_for(distribution: str) -> list[str]:
 )
 def tests(session: nox.Session) -> None:
     """Run the tests on every Python found, but those that talk to a real model."""
-    tools = ["pytest", "pytest-xdist", "hypothesis"]
+    tools = ["pytest", "pytest-xdist", "hypothesis", "msgspec"]
     ignored: list[str] = []
     try:
         install_workspace(session, *tools)
@@ -151,7 +151,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=FIRST)
 def typing(session: nox.Session) -> None:
     """Check the types of all that is not a test, strictly."""
-    install_workspace(session, MYPY, "types-PyYAML", f"nox{nox.needs_version}")
+    install_workspace(session, MYPY, "types-PyYAML", "types-jsonschema", "msgspec", f"nox{nox.needs_version}")
     sources = [f"{name}/src" for name in DISTRIBUTIONS]
     others = [name for name in ("noxfile.py", "benchmarks") if (ROOT / name).exists()]
     session.run("mypy", *sources, *others, *session.posargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
 from teff.checkpoint import MemoryCheckpointer
@@ -12,6 +13,8 @@ from teff.errors import ConfigError, GraphInterrupt, ToolError
 from teff.flow import Flow, agent_step
 from teff.graph import Graph
 from teff.messages import ToolCall, assistant, message_text, user
+from teff.node import LLM, ReActAgent, ToolExec
+from teff.node.model import Overlay
 from teff.provider import ChatReply
 from teff.runtime import Limits, StreamEvent
 from teff.testing import ScriptedProvider, call_tool
@@ -330,3 +333,89 @@ def test_an_agent_with_tools_streams_its_answer() -> None:
     tokens = [event for event in heard if event.type == "token"]
     assert "".join(event.data["token"] for event in tokens) == "It is 3."
     assert {event.node_id for event in tokens} == {"a/agent"}
+
+
+def test_d4_an_approval_does_not_pass_on_to_a_call_with_the_same_id_and_other_arguments() -> None:
+    desk, store = Desk(), Store()
+    provider = ScriptedProvider(
+        [
+            call_tool("pay", {"amount": 1}, id="same"),
+            call_tool("pay", {"amount": 666}, id="same"),
+            "done",
+        ]
+    )
+    graph = react(provider, tool_approval="pause")
+    first = store.pause(graph, desk).interrupts[0]
+    with pytest.raises(GraphInterrupt) as again:
+        store.resume(graph, desk, {first.id: "approve"})
+    second = again.value.interrupts[0]
+    assert second.id != first.id
+    with pytest.raises(GraphInterrupt):
+        store.resume(graph, desk, {first.id: "approve"})
+    assert desk.done == ["pay 1"]
+    store.resume(graph, desk, {second.id: "deny"})
+    assert desk.done == ["pay 1"]
+
+
+@pytest.mark.parametrize("build", [react, llm])
+def test_d6_results_of_calls_without_ids_are_matched_by_their_place(build: Any) -> None:
+    desk = Desk()
+    nameless = ChatReply(
+        tool_calls=[ToolCall(id="", name="pay", arguments={"amount": n}) for n in (1, 2)]
+    )
+    provider = ScriptedProvider([nameless, "done"])
+    run(build(provider), desk)
+    texts = [message_text(m) for m in provider.requests[1].messages if m["role"] == "tool"]
+    assert texts == ["paid 1", "paid 2"]
+
+
+@pytest.mark.parametrize("build", [react, llm])
+def test_two_calls_that_wait_are_approved_one_by_one(build: Any) -> None:
+    desk, store = Desk(), Store()
+    provider = ScriptedProvider([calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), "done"])
+    graph = build(provider, tool_approval="pause")
+    one, two = store.pause(graph, desk).interrupts
+    store.resume(graph, desk, {one.id: "deny", two.id: "approve"})
+    assert desk.done == ["pay 2"]
+    texts = [message_text(m) for m in provider.requests[1].messages if m["role"] == "tool"]
+    assert "declined" in texts[0]
+    assert texts[1] == "paid 2"
+
+
+def test_what_belongs_to_a_turn_is_named() -> None:
+    loop = ["_tool_calls", "_tool_call_name", "_tool_call_args", "_tool_call_id"]
+    assert ReActAgent(id="a").turn_keys() == [*loop, "_react_round_*"]
+    assert "_react_round_a" in ReActAgent(id="a").writes()
+    assert ToolExec(tool_call_key="wait").turn_keys() == ["_tool_calls", "wait", *loop[2:]]
+    result = run(react(ScriptedProvider([call_tool("add", {"a": 1, "b": 1}), "2"])), Desk())
+    scratch = {key for key in result if key.startswith("_")}
+    assert scratch == {*loop, "_react_round_a/agent"}
+
+
+def test_the_waiting_calls_are_in_the_state_while_they_wait() -> None:
+    desk, store = Desk(), Store()
+    provider = ScriptedProvider([call_tool("pay", {"amount": 1}, id="t1"), "done"])
+    graph = react(provider, tool_approval="pause")
+    state = store.pause(graph, desk).result
+    assert state["_tool_calls"] == [{"id": "t1", "name": "pay", "args": {"amount": 1}}]
+    assert (state["_tool_call_name"], state["_tool_call_id"]) == ("pending", "t1")
+    assert state["_tool_call_args"] == {"amount": 1}
+    done = store.resume(graph, desk, "approve")
+    assert done["_tool_calls"] == []
+    assert done["_tool_call_name"] == ""
+
+
+@pytest.mark.parametrize("kind", [LLM, ReActAgent])
+def test_one_method_decides_what_is_laid_over_a_request(kind: Any) -> None:
+    class Narrow(kind):  # type: ignore[misc]  # one class of two
+        async def overlay(self, ctx: Any, state: Any) -> Overlay:
+            whole: Overlay = await super().overlay(ctx, state)
+            kept = [spec for spec in whole.offered if spec.name == "add"]
+            return attrs.evolve(whole, system=f"{whole.system} And more.", offered=kept)
+
+    provider = ScriptedProvider(["ok"])
+    node = Narrow(system="Calculate.", use_tools="all", input_key="input", id="n")
+    result = run(Flow(**models(provider)).step(node).compile(), Desk())
+    assert message_text(provider.requests[0].messages[0]) == "Calculate. And more."
+    assert [tool.name for tool in provider.requests[0].tools] == ["add"]
+    assert "more" not in str(result)

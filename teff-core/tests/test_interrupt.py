@@ -105,3 +105,26 @@ def test_it_says_which_keys_it_reads_and_writes() -> None:
 
 def test_the_exception_is_found_here_too() -> None:
     assert GraphInterrupt is teff.errors.GraphInterrupt
+
+
+def test_an_answer_must_fit_the_schema() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"amount": {"type": "number"}},
+        "required": ["amount"],
+    }
+    graph = Graph({"ask": Interrupt(key="refund", schema=schema)}, [], "ask")
+    store: Any = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+    with pytest.raises(GraphInterrupt):
+        asyncio.run(graph.run({}, **store))
+    for wrong in ("5 EUR", {"amount": "5"}, {}, None):
+        with pytest.raises(ConfigError, match="no answer to 'refund'"):
+            asyncio.run(graph.run(resume={"refund": wrong}, **store))
+    assert asyncio.run(graph.run(resume={"refund": {"amount": 5}}, **store))["refund"] == {
+        "amount": 5
+    }
+
+
+def test_a_schema_that_is_none_is_refused_when_the_node_is_made() -> None:
+    with pytest.raises(ConfigError, match="'schema' is no JSON Schema"):
+        Interrupt(key="a", schema={"type": "nubmer"})

@@ -15,7 +15,9 @@ HEAVY = {
     "cattrs",
     "httpx",
     "importlib.metadata",
+    "jsonschema",
     "pluggy",
+    "referencing",
     "structlog",
     "yaml",
 }

@@ -170,10 +170,73 @@ def test_an_input_that_the_action_cannot_read_is_refused_with_what_was_found(
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize("action", ["uppercase", "split", "to_int"])
+#: What the actions need beside an input.
+NEEDED: dict[str, dict[str, Any]] = {
+    "json_get": {"field": "a"},
+    "pick": {"field": "a"},
+    "replace": {"old": "a"},
+}
+NEED_NO_INPUT = {"value", "render", "contains", "compare", "coalesce", "now"}
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS.keys() - NEED_NO_INPUT))
 def test_a_missing_input_key_is_an_error_with_the_nearest_one(action: str) -> None:
-    with pytest.raises(ConfigError, match=r"needs the state key 'inptu'.* Did you mean 'input'\?"):
-        result_of({"input": "x"}, action=action, input_key="inptu")
+    node = Transform(action=action, input_key="inptu", **NEEDED.get(action, {}))  # type: ignore[arg-type]  # the names of actions
+    with pytest.raises(KeyError) as caught:
+        asyncio.run(node.execute(ExecContext(node_id="clean"), {"input": "x"}))
+    assert str(caught.value) == (
+        f"transform 'clean' ({action}) needs the state key 'inptu', and the state does not hold "
+        "it. Did you mean 'input'?"
+    )
+
+
+@pytest.mark.parametrize("action", ["contains", "compare", "coalesce"])
+def test_some_actions_take_a_missing_input_for_nothing(action: str) -> None:
+    option = "needle" if action == "contains" else "value"
+    found = result_of({}, action=action, **{option: "x"})
+    assert found == ("x" if action == "coalesce" else "false")
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "expected"),
+    [
+        ({"action": "uppercase"}, "ǆ ﬁ ß", "Ǆ FI SS"),
+        ({"action": "lowercase"}, "ŁÓDŹ İ", "łódź i\u0307"),
+        ({"action": "trim"}, "\u00a0\u3000naïve\u2003", "naïve"),
+        ({"action": "count_lines"}, "один\nпять\n", "2"),
+        ({"action": "render", "template": "«{input}»"}, "日本", "«日本»"),
+        ({"action": "contains", "needle": "👩\u200d🚀"}, "👩\u200d🚀!", "true"),
+        ({"action": "compare", "value": "STRASSE"}, "straße", "true"),
+        ({"action": "split", "sep": "、"}, "東、西", ["東", "西"]),
+        ({"action": "join", "sep": " — "}, ["ā", "č"], "ā — č"),
+        ({"action": "replace", "old": "é", "new": "e"}, "é e\u0301", "e e\u0301"),
+        ({"action": "pick", "field": "имя"}, {"имя": "Аня"}, "Аня"),
+        ({"action": "json_get", "field": "имя.é"}, '{"имя": {"é": "\\u00e9"}}', "é"),
+        ({"action": "coalesce", "value": "∅"}, "", "∅"),
+        ({"action": "to_int"}, "12345678901234567890.9", "12345678901234567890"),
+        ({"action": "to_int"}, "-0.9", "0"),
+        ({"action": "to_float"}, "1.", "1.0"),
+    ],
+)
+def test_every_character_and_every_digit_counts(
+    given: dict[str, Any], text: Any, expected: object
+) -> None:
+    assert result_of({"input": text}, **given) == expected
+
+
+@pytest.mark.parametrize("digits", ["٣", "³", "1e999999999", "0x10", "1,5", "- 5", ""])
+def test_what_only_looks_like_a_number_is_refused(digits: str) -> None:
+    for action in ("to_int", "to_float"):
+        with pytest.raises(
+            StateError, match=f"{action}. needs a number under the state key 'input'"
+        ):
+            result_of({"input": digits}, action=action)
+
+
+def test_each_option_belongs_to_an_action_and_is_used_by_its_name() -> None:
+    taken = {option for action in ACTIONS.values() for option in action.options}
+    own = {field.name for field in attrs.fields(typing.cast("Any", Transform))}
+    assert own - taken == {"id", "action", "output_key"}
 
 
 def test_a_missing_template_key_names_the_template_and_the_node() -> None:

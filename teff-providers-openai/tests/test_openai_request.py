@@ -186,6 +186,11 @@ def test_no_schema_is_sent_where_the_server_takes_none() -> None:
     assert "response_format" not in sent(request, quirks=Quirks(json_schema=False))
 
 
+@pytest.mark.parametrize("schema", [{"type": "array"}, {"enum": ["a"]}, {}])
+def test_a_schema_of_no_object_is_not_sent_since_the_api_refuses_it(schema: dict[str, Any]) -> None:
+    assert "response_format" not in sent(attrs.evolve(REQUEST, json_schema=schema))
+
+
 def test_no_messages_are_refused_before_anything_is_sent() -> None:
     async def ask(server: ReplayServer) -> None:
         with pytest.raises(ProviderError, match="no messages") as info:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WorkflowError,
     )
     from teff.flow import AgentRole, Case, Flow, SubFlow, agent_step
-    from teff.graph import Edge, Graph
+    from teff.graph import Edge, Graph, TurnResult
     from teff.harness import Harness
     from teff.node import (
         LLM,
@@ -58,8 +58,16 @@ if TYPE_CHECKING:
     )
     from teff.prompt import render_template
     from teff.provider import Provider, ProviderRegistry
-    from teff.runtime import Limits, RunResult, StreamEvent
-    from teff.state import DELETE, Append, Overwrite
+    from teff.runtime import Limits, RunResult, RunSummary, RunTracer, StreamEvent
+    from teff.state import (
+        DELETE,
+        Append,
+        Overwrite,
+        State,
+        StateSchema,
+        state_schema_to_jsonschema,
+        validate_state,
+    )
     from teff.tool import Tool, ToolRegistry, default_tool_registry
     from teff.workflow import from_yaml
 
@@ -101,7 +109,11 @@ __all__ = [
     "RunFinished",
     "RunLocked",
     "RunResult",
+    "RunSummary",
+    "RunTracer",
+    "State",
     "StateError",
+    "StateSchema",
     "StreamEvent",
     "StructuredOutputError",
     "SubFlow",
@@ -113,6 +125,7 @@ __all__ = [
     "ToolRegistry",
     "Transform",
     "TruncatedOutput",
+    "TurnResult",
     "WorkflowError",
     "__version__",
     "agent_step",
@@ -120,6 +133,8 @@ __all__ = [
     "default_tool_registry",
     "from_yaml",
     "render_template",
+    "state_schema_to_jsonschema",
+    "validate_state",
 ]
 
 _HOMES = {
@@ -147,7 +162,7 @@ _HOMES = {
         "WorkflowError",
     ),
     "teff.flow": ("AgentRole", "Case", "Flow", "SubFlow", "agent_step"),
-    "teff.graph": ("Edge", "Graph"),
+    "teff.graph": ("Edge", "Graph", "TurnResult"),
     "teff.harness": ("Harness",),
     "teff.node": (
         "LLM",
@@ -166,8 +181,16 @@ _HOMES = {
     ),
     "teff.prompt": ("render_template",),
     "teff.provider": ("Provider", "ProviderRegistry"),
-    "teff.runtime": ("Limits", "RunResult", "StreamEvent"),
-    "teff.state": ("DELETE", "Append", "Overwrite"),
+    "teff.runtime": ("Limits", "RunResult", "RunSummary", "RunTracer", "StreamEvent"),
+    "teff.state": (
+        "DELETE",
+        "Append",
+        "Overwrite",
+        "State",
+        "StateSchema",
+        "state_schema_to_jsonschema",
+        "validate_state",
+    ),
     "teff.tool": ("Tool", "ToolRegistry", "default_tool_registry"),
     "teff.workflow": ("from_yaml",),
 }

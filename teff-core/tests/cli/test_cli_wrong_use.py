@@ -83,7 +83,7 @@ def test_a_bad_state_file_is_named(teff, flow, tmp_path, content, words):
 
 
 def test_run_shows_the_first_error_and_how_many_there_are(teff, flow):
-    text = "steps: [llm: {provider: a, model: m}, llm: {provider: b, model: m}]"
+    text = "steps: [llm: {prompt: hi, provider: a, model: m}, llm: {prompt: hi, provider: b, model: m}]"
     assert "(and 1 more: teff check flow.yaml)" in teff("run", flow(text)).err
     assert len(teff("check", flow(text)).err.splitlines()) == 2
 

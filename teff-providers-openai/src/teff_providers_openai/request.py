@@ -90,7 +90,9 @@ def _constraint(request: ChatRequest, quirks: Quirks) -> dict[str, Any]:
         if quirks.choices == "grammar" and not request.tools:
             return {"grammar": choice_grammar(request.choices)}
         return _response_format("choice", choice_schema(request.choices, as_object=True))
-    if request.json_schema is not None and quirks.json_schema:
+    # The API refuses schemas of anything but an object.
+    is_object = request.json_schema is not None and request.json_schema.get("type") == "object"
+    if request.json_schema is not None and is_object and quirks.json_schema:
         title = request.json_schema.get("title")
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", title)[:64] if isinstance(title, str) else ""
         return _response_format(name or "answer", request.json_schema)

@@ -99,6 +99,9 @@ def tool_loop(
         messages_key=made.messages_key,
         tool_call_key=made.tool_call_key,
         use_tools=made.use_tools,
+        skills=made.skills,
+        skill_dir=made.skill_dir,
+        skill_mount=made.skill_mount,
         **for_tools,
     )
     return made, tools

@@ -80,6 +80,8 @@ class SubFlow(Node):
         else:
             given = {inner: state.get(outer) for inner, outer in self.input_map.items()}
 
+        given = self.graph.nested_input(given)
+
         def changes(frame: Frame) -> Mapping[str, Any]:
             return self._changes(given, frame)
 

@@ -13,6 +13,7 @@ import attrs
 from teff.errors import ConfigError
 from teff.node import Node, default_registry
 from teff.runtime import Command
+from teff.state import state_schema_to_mapping
 
 if TYPE_CHECKING:
     from yaml import Dumper, ScalarNode
@@ -57,26 +58,39 @@ def plain_graph(graph: Graph) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if graph.name:
         written["name"] = graph.name
-    for key, value in (
-        ("default_provider", graph.defaults.provider),
-        ("default_model", graph.defaults.model),
-    ):
-        if value:
-            written[key] = value
+    if graph.defaults.provider:
+        written["default_provider"] = graph.defaults.provider
+    if graph.defaults.model:
+        written["default_model"] = graph.defaults.model
     if graph.defaults.providers is not None:
         written["providers"] = _plain(graph.defaults.providers.declared(), "the providers")
     if graph.limits is not None:
         bounds = attrs.asdict(graph.limits)
         written["limits"] = {name: bound for name, bound in bounds.items() if bound is not None}
-    if graph.reducers:
-        written["state"] = {"reducers": dict(_reducers(graph.reducers))}
+    if state := _state(graph):
+        written["state"] = state
     ids = [graph.entry_point, *(name for name in graph.nodes if name != graph.entry_point)]
     written["steps"] = [_step(name, graph.nodes[name]) for name in ids]
     written["edges"] = [_edge(edge) for edge in graph.edges]
     return written
 
 
-def _reducers(reducers: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _state(graph: Graph) -> dict[str, Any]:
+    """Return the schema, how it is held to, and the reducers that are not of the schema."""
+    state: dict[str, Any] = {}
+    of_schema: Mapping[str, Any] = {}
+    if graph.schema is not None:
+        state["schema"] = _plain(state_schema_to_mapping(graph.schema), "the schema of the state")
+        of_schema = graph.schema.reducers
+        if graph.validate != "error":
+            state["validate"] = graph.validate
+    reducers = {key: name for key, name in graph.reducers.items() if of_schema.get(key) != name}
+    if reducers:
+        state["reducers"] = _names(reducers)
+    return state
+
+
+def _names(reducers: Mapping[str, Any]) -> dict[str, str]:
     for key, reducer in reducers.items():
         if not isinstance(reducer, str):
             raise ConfigError(
@@ -84,7 +98,7 @@ def _reducers(reducers: Mapping[str, Any]) -> list[tuple[str, str]]:
                 "'append', 'keep' or 'override'.",
                 path=key,
             )
-    return list(reducers.items())
+    return dict(reducers)
 
 
 def _edge(edge: Any) -> dict[str, str]:

@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
+from teff.checkpoint import Checkpointer
 from teff.errors import ConfigError
-from teff.graph.check import Problem, check_graph, check_models_and_tools, find_needs
+from teff.graph.check import (
+    Problem,
+    check_graph,
+    check_models_and_tools,
+    find_errors,
+    find_needs,
+)
 from teff.graph.draw import draw_mermaid
 from teff.graph.edge import Edge
-from teff.graph.options import RunOptions
+from teff.graph.options import RunOptions, TurnOptions, Validation, check_validation
 from teff.graph.plan import Plan, make_plan
 from teff.graph.running import run_graph
+from teff.graph.session import state_of, stored_run
+from teff.graph.turn import Chat, TurnResult, take_turn
+from teff.graph.turn_keys import is_turn_key, turn_keys
+from teff.messages import last_assistant_message
 from teff.node import Node
+from teff.plugins.log import warn
 from teff.provider import ProviderRegistry
 from teff.runtime import (
     EventChannel,
     Limits,
     Listener,
     ModelDefaults,
+    Question,
     Run,
     RunResult,
     StreamEvent,
     tell_all,
 )
-from teff.state import Reducer, compile_reducers, reducers_from_schema
+from teff.state import (
+    Reducer,
+    Reducers,
+    StateCheck,
+    StateSchema,
+    compile_reducers,
+    freeze,
+    thaw,
+)
 
 __all__ = ["Graph"]
 
@@ -42,7 +64,12 @@ class Graph:
         edges: looked at in their order; the first one that matches is taken.
         entry_point: the id of the first node.
         name: for people.
-        state: a schema of the state: a TypedDict, an attrs class, or a mapping.
+        state: a schema of the state: a TypedDict, an attrs class, a dataclass, or a mapping; see
+            `StateSchema.of`. Its defaults are filled in where an input leaves them out.
+        validate: what happens where the input or a node's update does not fit the schema: with
+            ``"error"`` the run does not begin, or the node fails; with ``"warn"`` it is logged;
+            ``"off"`` does not look. No declaration is needed for keys that begin with ``_``, for
+            ``input``, ``messages`` and ``error``, and for what nodes keep for one turn.
         reducers: by key: ``override`` (the default), ``append``, ``keep``, or a function
             ``(old, new) -> value``; they win over those of the schema.
         providers: a `ProviderRegistry`, or a mapping from name to options or provider objects.
@@ -70,6 +97,7 @@ class Graph:
         *,
         name: str = "",
         state: object = None,
+        validate: Validation = "error",
         reducers: Mapping[str, Reducer] | None = None,
         providers: ProviderRegistry | Mapping[str, Any] | None = None,
         default_provider: str | None = None,
@@ -81,7 +109,13 @@ class Graph:
         self.nodes: Mapping[str, Node] = MappingProxyType(dict(nodes))
         self.edges: tuple[Edge, ...] = tuple(edges)
         self.entry_point = entry_point
-        self.reducers: Mapping[str, Reducer] = {**reducers_from_schema(state), **(reducers or {})}
+        #: The schema of the state, or None.
+        self.schema = None if state is None else StateSchema.of(state)
+        self.validate = check_validation(validate)
+        self.reducers: Mapping[str, Reducer] = {
+            **(self.schema.reducers if self.schema is not None else {}),
+            **(reducers or {}),
+        }
         self.limits = limits
         self.defaults = ModelDefaults(
             providers=None if providers is None else ProviderRegistry.of(providers),
@@ -91,12 +125,12 @@ class Graph:
         self.compiled_reducers = compile_reducers(self.reducers)
         #: Finds the providers of nodes while none are declared; its clients live as long as this.
         self.undeclared_providers = ProviderRegistry()
+        self._turn_keys = frozenset[str]() if state is None else turn_keys(self.nodes.values())
         #: What a run must have a provider, a model or a tool for.
         self.needs = find_needs(self.nodes)
         self.plan: Plan = make_plan(self.nodes, self.edges, entry_point)
-        for problem in check_graph(self):
-            if problem.severity == "error":
-                raise problem.as_error()
+        for problem in find_errors(self):
+            raise problem.as_error()
 
     def compile(self) -> Graph:
         """Return this graph; it was compiled when it was made."""
@@ -109,6 +143,24 @@ class Graph:
             known_keys: state keys that the input brings.
         """
         return check_graph(self, known_keys=known_keys)
+
+    def state_check(self, reducers: Reducers) -> StateCheck | None:
+        """Return what holds the state of a run against the schema; None where nothing does."""
+        if self.schema is None or self.validate == "off":
+            return None
+        complain = warn if self.validate == "warn" else None
+        is_own = partial(is_turn_key, turn_keys=self._turn_keys)
+        return StateCheck(self.schema, reducers, is_own=is_own, complain=complain)
+
+    def nested_input(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what this graph starts from inside another one, with the defaults of its schema.
+
+        None under a key whose type does not take it means that the key was not there outside.
+        """
+        if self.schema is None:
+            return state
+        filled = self.schema.filled(self.schema.present(state))
+        return {key: freeze(value) for key, value in filled.items()}
 
     def check_run(self, run: Run, defaults: ModelDefaults) -> None:
         """Refuse a run whose nodes name a provider, model or tool that it does not have."""
@@ -125,13 +177,15 @@ class Graph:
         recorded result.
 
         Args:
-            state: what to start from; may be left out when a stored run goes on.
+            state: what to start from; may be left out when a stored run goes on. A `State` brings
+                its reducers.
             **options: see `RunOptions`.
 
         Raises:
             GraphInterrupt: a question is open; answer it with ``resume=``.
             LimitReached: a limit was reached and ``on_limit="raise"``.
-            ConfigError: an unknown tool, provider or model, or an answer that nobody asked for.
+            ConfigError: an unknown tool, provider or model, an input that does not fit the schema of
+                the state, or an answer that nobody asked for.
             RunLocked, GraphChanged, RunFinished: see `teff.errors`.
             Exception: what a node raised that no error edge caught, with a note naming the node.
         """
@@ -162,9 +216,119 @@ class Graph:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def turn(
+        self,
+        message: Any,
+        *,
+        checkpointer: Checkpointer,
+        checkpoint_id: str,
+        state: Mapping[str, Any] | None = None,
+        messages_key: str = "messages",
+        transient_keys: Iterable[str] = (),
+        **options: Unpack[TurnOptions],
+    ) -> TurnResult:
+        """Take one message of a chat: run the graph on it, from what the chat has come to.
+
+        The message is added to the conversation and stands under ``input``. Whatever belongs to one
+        turn starts clean: counters, scratch, the slots of a team (`Node.turn_keys`), and
+        ``transient_keys``. Everything else of the state stays. Limits count for one turn.
+
+        Where a question is open, the message is its answer; a text that names one of its choices is
+        that choice. Where the process died in a turn, or the turn failed or was cancelled, the same
+        message goes on with it and does nothing twice. Another message leaves that turn as it
+        stands: the conversation keeps its message, the state what its finished steps wrote, and
+        calls of tools that were not carried out are taken out of the conversation.
+
+        Each turn is a run of its own, ``<checkpoint_id>#turn-<number>``. The next one may be of a
+        changed graph.
+
+        Args:
+            message: what the user said, a text; or an answer of the kind that the question takes.
+            checkpointer: where the chat is.
+            checkpoint_id: which chat.
+            state: what a new chat starts from, a conversation included; not looked at later.
+            messages_key: where the conversation is.
+            transient_keys: further keys that belong to one turn.
+            **options: see `TurnOptions`.
+
+        Returns:
+            What came of it; a question that is open is a result, too: ``waiting``.
+
+        Raises:
+            RunLocked: another turn of the chat is under way.
+            ConfigError: an answer that its question does not take, or whatever `run` refuses.
+            GraphChanged: the turn that would go on was begun by another graph.
+            LimitReached: a limit was reached and ``on_limit="raise"``.
+            Exception: what a node raised that no error edge caught.
+
+        >>> import asyncio
+        >>> from teff.checkpoint import MemoryCheckpointer
+        >>> from teff.node import make_function_node
+        >>> from teff.state import Append
+        >>> def count(ctx, state):
+        ...     reply = f"{len(state['messages'])} so far"
+        ...     return {"messages": Append([{"role": "assistant", "content": reply}])}
+        >>> graph = Graph({"count": make_function_node(count)}, [], "count")
+        >>> chat = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "ada"}
+        >>> asyncio.run(graph.turn("hi", **chat)).reply
+        '1 so far'
+        >>> asyncio.run(graph.turn("and now?", **chat)).reply
+        '3 so far'
+        """
+        chat = Chat(
+            checkpointer=checkpointer,
+            id=checkpoint_id,
+            state=state or {},
+            messages_key=messages_key,
+            transient_keys=transient_keys,
+        )
+        return await take_turn(self, message, chat, options)
+
+    async def pending(
+        self, session_id: str, *, checkpointer: Checkpointer, owner: str = "default"
+    ) -> Question | None:
+        """Return the question that a chat, or a run, waits for, or None."""
+        stored = await stored_run(checkpointer, session_id, owner=owner)
+        return stored.questions[0] if stored.questions else None
+
+    async def last_reply(
+        self,
+        session_id: str,
+        *,
+        checkpointer: Checkpointer,
+        owner: str = "default",
+        messages_key: str = "messages",
+    ) -> str:
+        """Return what the assistant said last in a chat, or ""."""
+        stored = await stored_run(checkpointer, session_id, owner=owner)
+        return last_assistant_message(state_of(stored).get(messages_key))
+
+    async def get_state(
+        self, session_id: str, *, checkpointer: Checkpointer, owner: str = "default"
+    ) -> dict[str, Any]:
+        """Return the state that a chat, or a run, has come to; empty where there is none."""
+        stored = await stored_run(checkpointer, session_id, owner=owner)
+        return {key: thaw(value) for key, value in state_of(stored).items()}
+
     def to_mermaid(self, *, show_conditions: bool = True) -> str:
         """Return the graph as a Mermaid flowchart."""
         return draw_mermaid(self, show_conditions=show_conditions)
+
+    def to_yaml(
+        self, *, tools: Sequence[str] = (), initial: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return the graph as a workflow file that loads to the same graph.
+
+        Args:
+            tools: the names of the tools that the file is to name.
+            initial: the initial state of the file.
+
+        Raises:
+            ConfigError: it holds a plain function, as a node, a condition, a reducer or an option.
+        """
+        from teff.graph.dump import write_yaml  # needed by few
+
+        return write_yaml(self, tools=tools, initial=initial)
 
     async def aclose(self) -> None:
         """Free the connections of the graph's providers. The graph may be run again."""

@@ -11,22 +11,24 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from teff.errors import GraphInterrupt, NodeError, WorkflowError, suggest
+from teff.errors import GraphInterrupt, NodeError, StateError, WorkflowError, suggest
 from teff.graph.edge import ERROR
 from teff.graph.plan import Plan, Step
+from teff.node import FunctionNode
 from teff.runtime import (
     Command,
     Frame,
     LimitSignal,
     PauseSignal,
     StepContext,
+    StreamEvent,
     as_failure,
     read_result,
     uninterrupted,
 )
 from teff.runtime.events import NOTHING, new_event
 from teff.runtime.steps import tell_plugins
-from teff.state import changed_keys, effects_of, merge_into
+from teff.state import changed_keys, effects_of, merge_into, note_growth
 
 __all__ = ["run_frame"]
 
@@ -43,13 +45,17 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         Exception: what a node without an error edge raised, with a note that names the node.
     """
     run, state, visits, reducers = frame.run, frame.state, frame.visits, frame.reducers
-    emit, journal, timeout = run.emit, run.journal, run.node_timeout
+    emit, journal, timeout, hooks = run.emit, run.journal, run.node_timeout, run.node_hooks
+    if hooks is not None and emit is None:
+        emit = _unheard  # hooks are looked for only where events are made
     # A frame with a bound of its own looks at both bounds before each step.
     max_steps = run.max_steps if frame.max_steps is None else 0
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
+    grown = frame.grown
     started, begun, path, deadline = 0.0, 0.0, "", run.deadline
+    check = frame.check
     # Else a value that came back as it was is put where it was, and nobody can tell.
-    tells_changes = bool(reducers) or journal is not None or emit is not None
+    tells_changes = bool(reducers or check) or journal is not None or emit is not None
     step = None if frame.position is None else plan.steps[frame.position]
     slice_end = clock() + _SLICE
     while step is not None:
@@ -65,6 +71,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             waiting = emit(new_event(("node_start", step.id, step.type, path, NOTHING, started)))
             if waiting is not None:
                 await waiting
+            if hooks is not None:
+                await hooks.started(ctx, step.node)
         elif journal is not None:
             started = wall_clock()
         updates: Mapping[str, Any] = NOTHING
@@ -84,7 +92,11 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             if given:
                 if tells_changes:
                     given = changed_keys(given, state, reducers)
+                    if check is not None:
+                        given = check.check_update(given, state, step.id)
                 merge_into(state, given, reducers)
+                if grown is not None:
+                    note_growth(grown, given, reducers)
                 updates = given
             if goto is not None:
                 following, label = _follow_command(plan, step, ctx, goto), None
@@ -113,6 +125,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
                 waiting = emit(new_event(("node_end", step.id, step.type, path, data, ended)))
                 if waiting is not None:
                     await waiting
+                if hooks is not None:
+                    await hooks.ended(ctx, step.node, state, updates)
             data = {"target": position, "condition": label}
             waiting = emit(new_event(("edge", step.id, step.type, path, data, ended)))
             if waiting is not None:
@@ -144,6 +158,10 @@ def _check_bounds(frame: Frame) -> None:
         )
 
 
+def _unheard(event: StreamEvent) -> None:
+    """Hear an event where only hooks are told of nodes."""
+
+
 async def _within(seconds: float, step: Step, ctx: StepContext, view: dict[str, Any]) -> Any:
     """Execute a node, and fail where it takes longer."""
     limit = asyncio.timeout(seconds)
@@ -151,9 +169,14 @@ async def _within(seconds: float, step: Step, ctx: StepContext, view: dict[str, 
         async with limit:
             return await step.execute(ctx, view)
     except TimeoutError as error:
-        if limit.expired() and not error.args:
-            raise TimeoutError(f"node {step.id!r} took longer than {seconds:g} seconds") from None
-        raise
+        if not limit.expired() or error.args:
+            raise
+        # Threads cannot be stopped, so nothing may claim that one was.
+        is_thread = isinstance(step.node, FunctionNode) and step.node.runs_in_thread
+        abandoned = "; its thread was abandoned and goes on" if is_thread else ""
+        raise TimeoutError(
+            f"node {step.id!r} took longer than {seconds:g} seconds{abandoned}"
+        ) from None
 
 
 async def _record(
@@ -193,8 +216,11 @@ async def _recover(
     await ctx.settle(raised)
     try:
         if isinstance(raised, GraphInterrupt) and ctx.pending() is None:
-            return {raised.key: await ctx.answer_to(raised)}, None
+            answered = {raised.key: await ctx.answer_to(raised)}
+            return _checked(ctx, answered), None
         error = as_failure(ctx, raised)
+    except StateError as refused:  # the answer does not fit the schema
+        error = refused
     except PauseSignal:
         ctx.run.steps -= 1  # it will be executed again, and counted then
         raise
@@ -212,11 +238,19 @@ async def _recover(
         },
     )
     tell_plugins(ctx, error)
+    if ctx.run.node_hooks is not None:
+        await ctx.run.node_hooks.failed(ctx, step.node, ctx.frame.state, error)
     if step.on_error is None:
         error.add_note(f"in node {step.id!r} ({step.type}) at {ctx.path}")
         raise error
     described = NodeError.from_exception(error, node=step.id, path=ctx.path)
     return {"error": described.to_state()}, step.on_error
+
+
+def _checked(ctx: StepContext, answered: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Hold an answer that goes into the state against the schema of the state."""
+    check = ctx.frame.check
+    return answered if check is None else check.check_update(answered, ctx.frame.state, ctx.node_id)
 
 
 def _first_match(step: Step, state: Mapping[str, Any]) -> tuple[Step | None, str | None]:

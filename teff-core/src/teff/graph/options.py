@@ -6,29 +6,50 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from teff.checkpoint import Checkpointer
-from teff.errors import ConfigError
+from teff.errors import ConfigError, suggest
 from teff.provider import ProviderRegistry
-from teff.runtime import Limits, Listener, ModelDefaults
+from teff.runtime import Limits, Listener, ModelDefaults, NodeHook, NodeHooks, PayloadCallback
 from teff.state import Reducer
 from teff.tool import FunctionTool, Tool
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
 
-__all__ = ["RunOptions", "check_options", "model_defaults", "tool_pool"]
+__all__ = [
+    "RunOptions",
+    "TurnOptions",
+    "Validation",
+    "check_options",
+    "check_validation",
+    "model_defaults",
+    "tool_pool",
+]
+
+#: What happens where something does not fit the schema of the state.
+Validation = Literal["off", "warn", "error"]
 
 
-class RunOptions(TypedDict, total=False):
-    """What `Graph.run` and `Graph.stream` take beside the state."""
+class TurnOptions(TypedDict, total=False):
+    """What `Graph.run`, `Graph.stream` and `Graph.turn` take; each option may be left out."""
 
     #: Tools that nodes may name: `Tool` objects, or typed functions.
     tools: Iterable[Tool | Callable[..., Any]]
     #: Reducers by key; they win over those of the graph.
     reducers: Mapping[str, Reducer]
-    #: Hears every event, before ``emit`` does; any listener.
+    #: Hears every event, before ``emit`` does: a `RunTracer`, or any listener.
     tracer: Listener
     #: Hears every event; a plain or an async function.
     emit: Listener | None
+    #: ``on_node_start(node_id, node, state)``, ``on_node_end(node_id, node, state, result)`` after
+    #: the merge, ``on_node_error(node_id, node, state, error)``; plain or async functions, told of
+    #: every node at any depth. ``state`` is a copy, ``result`` the update. What a hook raises ends
+    #: the run, past every error edge.
+    hooks: Mapping[str, NodeHook]
+    #: Told of each model call that was answered; a plain or an async function
+    #: ``(provider, model, messages, content, usage, latency_ms, cached)``. What it raises ends the
+    #: run.
+    on_llm_payload: PayloadCallback
+    #: Bounds of the run, in place of those of the graph.
     limits: Limits
     #: ``"raise"``: reaching a limit raises `LimitReached` with the result.
     on_limit: Literal["stop", "raise"]
@@ -37,16 +58,24 @@ class RunOptions(TypedDict, total=False):
     #: Seconds for each execution of a node; then it fails with ``TimeoutError``. A sub-flow has no
     #: such bound, its nodes have.
     node_timeout: float
+    #: Whose run it is; runs of different owners never meet.
+    owner: str
+    #: Where nodes find the provider that they name; a registry, or what one is made from.
+    providers: ProviderRegistry | Mapping[str, Any]
+    #: The provider and the model of nodes that name none.
+    default_provider: str
+    default_model: str
+
+
+class RunOptions(TurnOptions, total=False):
+    """What `Graph.run` and `Graph.stream` take beside the state."""
+
+    #: Where the run is recorded, so that it can go on after a pause or a crash.
     checkpointer: Checkpointer
     #: The id of the run in the checkpointer.
     checkpoint_id: str
-    #: Whose run it is; runs of different owners never meet.
-    owner: str
     #: The answer to the one open question, or answers by key or id.
     resume: Any
-    providers: ProviderRegistry | Mapping[str, Any]
-    default_provider: str
-    default_model: str
 
 
 def check_options(options: RunOptions) -> None:
@@ -75,6 +104,9 @@ def check_options(options: RunOptions) -> None:
     for name in ("tracer", "emit"):
         if options.get(name) is not None and not callable(options[name]):
             raise ConfigError(f"{name} must be a function that takes an event.")
+    if not callable(options.get("on_llm_payload", callable)):
+        raise ConfigError("on_llm_payload must be a function; see RunOptions for what it is given.")
+    NodeHooks.of(options.get("hooks"))
     store: object = options.get("checkpointer")
     if store is not None and not isinstance(store, Checkpointer):
         raise ConfigError(f"a {type(store).__name__} is no checkpointer.")
@@ -87,6 +119,23 @@ def check_options(options: RunOptions) -> None:
         raise ConfigError("a checkpoint_id needs a checkpointer that holds the run.")
     if "resume" in options and options.get("checkpointer") is None:
         raise ConfigError("resume= needs the checkpointer that holds the paused run.")
+
+
+def check_validation(validate: object) -> Validation:
+    """Return what was given as ``validate``.
+
+    Raises:
+        ConfigError: it is none of ``off``, ``warn`` and ``error``.
+    """
+    known: tuple[Validation, ...] = ("off", "warn", "error")
+    for word in known:
+        if validate == word:
+            return word
+    raise ConfigError(
+        f"validate is 'off', 'warn' or 'error', not {validate!r}.",
+        path="validate",
+        hint=suggest(validate, known).strip() if isinstance(validate, str) else "",
+    )
 
 
 def tool_pool(given: Iterable[Tool | Callable[..., Any]] | None) -> dict[str, Tool]:

@@ -20,16 +20,18 @@ class Step(Place):
     """A node in its place: what to execute, and where the edges lead.
 
     Attributes:
+        node: what is executed.
         next: the next step where the first edge is unconditional.
         is_composite: whether the node runs nodes of its own.
         edges: else the ways out: ``(test, target, label)``; looked at in order.
         on_error: where a failure leads, or None.
     """
 
-    __slots__ = ("edges", "execute", "is_composite", "next", "on_error")
+    __slots__ = ("edges", "execute", "is_composite", "next", "node", "on_error")
 
     def __init__(self, id: str, node: Node) -> None:
         super().__init__(id, node.type or type(node).__name__)
+        self.node = node
         self.execute = node.execute
         self.is_composite = next(iter(node.children()), None) is not None
         self.next: Step | None = None

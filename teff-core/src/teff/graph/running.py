@@ -16,11 +16,13 @@ from teff.graph.options import RunOptions, check_options, model_defaults, tool_p
 from teff.plugins import load_hooks
 from teff.provider import ProviderRegistry
 from teff.runtime import (
+    AbortSignal,
     ExecContext,
     Frame,
     Journal,
     Limits,
     LimitSignal,
+    NodeHooks,
     PauseSignal,
     Run,
     RunResult,
@@ -30,7 +32,7 @@ from teff.runtime import (
     tell_all,
     uninterrupted,
 )
-from teff.state import compile_reducers, freeze, thaw
+from teff.state import State, StateCheck, compile_reducers, freeze, thaw
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
@@ -50,13 +52,19 @@ class _Outcome:
 
 
 async def run_graph(
-    graph: Graph, state: Mapping[str, Any] | None, options: RunOptions
+    graph: Graph,
+    state: Mapping[str, Any] | None,
+    options: RunOptions,
+    *,
+    is_turn: bool = False,
 ) -> RunResult:
-    """Run ``graph``; see `Graph.run`."""
+    """Run ``graph``; see `Graph.run`. A turn of a chat is over, too, where a limit ended it."""
     check_options(options)
     if state is not None and not isinstance(state, Mapping):
         raise ConfigError(f"the state must be a dict, not {type(state).__name__}.")
-    reducers = compile_reducers({**graph.reducers, **(options.get("reducers") or {})})
+    brought = state.reducers if isinstance(state, State) else {}
+    reducers = compile_reducers({**graph.reducers, **brought, **(options.get("reducers") or {})})
+    check = graph.state_check(reducers)
     given = options.get("providers")
     providers = None if given is None else ProviderRegistry.of(given)
     journal = await _open(graph, options)
@@ -64,6 +72,7 @@ async def run_graph(
     try:
         run = _make_run(graph, options, journal)
         if journal is not None:
+            state = _filled_as_before(graph, journal, state)
             ended = _already_ended(journal, run, state, options)
             if ended is not None:
                 await run.tell("run_end", _end_data(ended, ended))
@@ -72,12 +81,22 @@ async def run_graph(
                 return ended
         defaults = model_defaults(graph, options, providers=providers)
         graph.check_run(run, defaults)
+        if journal is None or not journal.signature:
+            state = _begin_with(graph, check, state)
         answered = await _record_beginning(graph, journal, run, state, options)
         start = journal.input if journal is not None else state or {}
-        frame = Frame(run, "", start, entry=graph.plan.entry, reducers=reducers, defaults=defaults)
+        frame = Frame(
+            run,
+            "",
+            start,
+            entry=graph.plan.entry,
+            reducers=reducers,
+            check=check,
+            defaults=defaults,
+        )
         left = "running"
         outcome = await _drive(graph, frame, answered)
-        closing = _close(frame, outcome, options)
+        closing = _close(frame, outcome, options, is_turn=is_turn)
         # Where nobody listens and nothing is stored, it does not wait, so nothing can interrupt it.
         waits = journal is not None or run.emit is not None
         result = await (uninterrupted(closing) if waits else closing)
@@ -88,6 +107,35 @@ async def run_graph(
             await uninterrupted(journal.close(left))
         if providers is not None and providers is not given:
             await uninterrupted(providers.aclose())  # made from a mapping for this run alone
+
+
+def _begin_with(
+    graph: Graph, check: StateCheck | None, state: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """Return the input of a new run with the defaults of the schema.
+
+    Raises:
+        ConfigError: it does not fit the schema.
+    """
+    if graph.schema is not None:
+        state = graph.schema.filled(state or {})
+    if check is not None:
+        check.check_input(state or {})
+    return state
+
+
+def _filled_as_before(
+    graph: Graph, journal: Journal, state: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """Return an input that is given again, with the defaults that the stored run began with."""
+    if not state or not journal.signature or graph.schema is None:
+        return state
+    filled = {
+        name: journal.input[name]
+        for name, key in graph.schema.keys.items()
+        if key.has_default and name in journal.input
+    }
+    return {**filled, **state}
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:
@@ -189,6 +237,8 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
         hooks=hooks,
         journal=journal,
         node_timeout=options.get("node_timeout"),
+        node_hooks=NodeHooks.of(options.get("hooks")),
+        on_llm_payload=options.get("on_llm_payload"),
     )
     most = options.get("max_iterations")
     if most is not None:
@@ -220,6 +270,8 @@ async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> _Outcom
             reason = await run_frame(graph.plan, frame)
     except PauseSignal:
         return _Outcome(status="paused", stop_reason="interrupt")
+    except AbortSignal as signal:
+        return _Outcome(status="failed", stop_reason="error", error=signal.error)
     except LimitSignal as signal:
         return _Outcome(status="stopped", stop_reason=signal.reason, limit=signal.reason)
     except asyncio.CancelledError as error:
@@ -232,7 +284,9 @@ async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> _Outcom
     return _Outcome(status="stopped" if stopped else "finished", stop_reason=reason)
 
 
-async def _close(frame: Frame, outcome: _Outcome, options: RunOptions) -> RunResult:
+async def _close(
+    frame: Frame, outcome: _Outcome, options: RunOptions, *, is_turn: bool
+) -> RunResult:
     """Record and tell how the run ended."""
     run, journal = frame.run, frame.run.journal
     result = _result(run, frame.state, outcome, options)
@@ -240,7 +294,8 @@ async def _close(frame: Frame, outcome: _Outcome, options: RunOptions) -> RunRes
         if outcome.status == "paused":
             await journal.record_pause(list(run.questions.values()))
         else:
-            final = frame.position is None and outcome.status in ("finished", "stopped")
+            over = is_turn or frame.position is None
+            final = over and outcome.status in ("finished", "stopped")
             ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
             await journal.record_end({**ended, "state": frame.state} if final else ended)
     if outcome.limit is not None:
@@ -327,12 +382,18 @@ async def run_nested(
     Limits, events, answers and the journal are those of the run. When a limit ends the run, what
     ``keep`` makes of the frame so far goes into the state around it.
     """
+    reducers = {**ctx.frame.reducers, **graph.compiled_reducers}
+    check = graph.state_check(reducers)
+    state = graph.nested_input(state)
+    if check is not None:
+        check.check_input(state, nested=True)
     frame = Frame(
         ctx.run,
         ctx.path,
         state,
         entry=graph.plan.entry,
-        reducers={**ctx.frame.reducers, **graph.compiled_reducers},
+        reducers=reducers,
+        check=check,
         defaults=ctx.frame.defaults.filled_from(graph.defaults),
         around=ctx,
         max_steps=max_steps,

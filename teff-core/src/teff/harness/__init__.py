@@ -2,6 +2,7 @@
 
 from teff.harness.harness import Harness, HarnessSettings, TokenCallback
 from teff.harness.retry import RetryPolicy
+from teff.harness.structured import StructuredOutput, settle
 from teff.harness.tool_calls import (
     ASK_HUMAN,
     ToolOptions,
@@ -17,11 +18,13 @@ __all__ = [
     "Harness",
     "HarnessSettings",
     "RetryPolicy",
+    "StructuredOutput",
     "TokenCallback",
     "ToolOptions",
     "UseTools",
     "named_tools",
     "offered_tools",
     "run_tool_calls",
+    "settle",
     "tools_in_scope",
 ]

@@ -16,7 +16,7 @@ from teff.harness.retry import RetryPolicy
 from teff.messages import Message
 from teff.plugins import NodeInfo
 from teff.provider import ChatReply, ChatRequest, ProviderRegistry, ToolSpec
-from teff.runtime import ExecContext
+from teff.runtime import ExecContext, tell_payload
 
 __all__ = ["Harness", "HarnessSettings", "TokenCallback"]
 
@@ -116,6 +116,7 @@ class Harness:
         tools: Sequence[ToolSpec] = (),
         choices: Sequence[str] | None = None,
         json_schema: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
         stream: bool = False,
         on_token: TokenCallback | None = None,
     ) -> ChatReply:
@@ -125,7 +126,8 @@ class Harness:
             messages: the conversation; not empty.
             tools: what the model may call.
             choices: the only texts the answer may be, where the provider can enforce it.
-            json_schema: what the answer must fit, where the provider can enforce it.
+            json_schema: what the answer must fit; it is sent where the provider can enforce it.
+            options: settings of the provider for this call, beside those of the harness.
             stream: whether the answer is taken piece by piece, where somebody listens.
             on_token: hears the pieces, beside the ``token`` events.
 
@@ -147,11 +149,11 @@ class Harness:
             messages=messages,
             tools=tools,
             choices=choices,
-            json_schema=json_schema,
+            json_schema=json_schema if self.provider.capabilities.json_schema else None,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             timeout=self.timeout,
-            options=self.options,
+            options={**self.options, **(options or {})},
         )
         live = stream and (self._ctx.listening or on_token is not None)
 
@@ -216,11 +218,22 @@ class Harness:
                 "model": reply.model or request.model,
                 "prompt_tokens": used.prompt_tokens,
                 "completion_tokens": used.completion_tokens,
+                "total_tokens": used.total,
                 "duration_ms": seconds * 1000.0,
                 "finish_reason": reply.finish_reason,
                 "cached": False,
             },
         )
+        if self._ctx.run.on_llm_payload is not None:
+            await tell_payload(
+                self._ctx,
+                provider=self.provider.name,
+                model=reply.model or request.model,
+                messages=request.messages,
+                content=reply.text,
+                usage=used,
+                latency_ms=seconds * 1000.0,
+            )
         return reply
 
     async def _stream(

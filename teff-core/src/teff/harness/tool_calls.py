@@ -14,6 +14,7 @@ from teff.provider import ToolSpec
 from teff.runtime import ExecContext, LimitSignal, Question, Signal
 from teff.tool import Tool, ToolResult, default_tool_registry, execute_call, scope_tools
 from teff.tool.approval import ApprovalPolicy, decide
+from teff.tool.text import DEFAULT_MAX_CHARS
 
 __all__ = [
     "ASK_HUMAN",
@@ -54,6 +55,7 @@ class ToolOptions:
         approval: who says whether a call may run; see `teff.tool.approval`.
         human_key: the name of the tool that asks a person.
         max_parallel: how many calls run at once.
+        max_chars: the longest text of a result, in characters; longer ones are shortened.
     """
 
     error_mode: Literal["message", "raise"] = "message"
@@ -61,6 +63,7 @@ class ToolOptions:
     approval: ApprovalPolicy = None
     human_key: str = "ask_human"
     max_parallel: int = 8
+    max_chars: int = DEFAULT_MAX_CHARS
 
 
 def tools_in_scope(ctx: ExecContext, use_tools: UseTools) -> list[Tool]:
@@ -183,6 +186,7 @@ async def _carry_out(
                 ctx=ctx,
                 error_mode=options.error_mode,
                 timeout=options.timeout,
+                max_chars=options.max_chars,
             )
         except GraphInterrupt as asked:
             result = ToolResult(call=call, text=str(await ctx.answer_to(asked)))

@@ -3,38 +3,58 @@
 from teff.errors import GraphInterrupt, StructuredOutputError
 from teff.messages import last_user_message
 from teff.node.append_assistant import AppendAssistant
+from teff.node.ask import Ask
 from teff.node.base import Node, options
 from teff.node.command import CommandNode
 from teff.node.context_builder import ContextBuilder
+from teff.node.extract import Extract
+from teff.node.fallback import Fallback
 from teff.node.function import FunctionNode
+from teff.node.gate import Gate
 from teff.node.interrupt import Interrupt
 from teff.node.llm import LLM
+from teff.node.loop import Loop
+from teff.node.map import Map
 from teff.node.model import ModelNode
+from teff.node.parallel import Parallel
 from teff.node.react_agent import ReActAgent
 from teff.node.registry import NodeRegistry, default_registry, make_function_node
+from teff.node.retry import Retry
 from teff.node.supervisor import Supervisor
+from teff.node.tool_call import ToolCall
 from teff.node.tool_exec import ToolExec
 from teff.node.transform import Transform
+from teff.node.validate import Validate
 from teff.runtime import Command, ExecContext
 
 __all__ = [
     "LLM",
     "AppendAssistant",
+    "Ask",
     "Command",
     "CommandNode",
     "ContextBuilder",
     "ExecContext",
+    "Extract",
+    "Fallback",
     "FunctionNode",
+    "Gate",
     "GraphInterrupt",
     "Interrupt",
+    "Loop",
+    "Map",
     "ModelNode",
     "Node",
     "NodeRegistry",
+    "Parallel",
     "ReActAgent",
+    "Retry",
     "StructuredOutputError",
     "Supervisor",
+    "ToolCall",
     "ToolExec",
     "Transform",
+    "Validate",
     "default_registry",
     "last_user_message",
     "make_function_node",

@@ -132,6 +132,14 @@ class Node:
         """Return the ids of the nodes that this node may send the run to by a `Command`."""
         return ()
 
+    def outcomes(self) -> Mapping[str, Iterable[str]] | None:
+        """Return the state keys that every visit sets to one of a few texts, with these; or None."""
+        return None
+
+    def bounds_rounds(self) -> bool:
+        """Say whether a cycle through this node ends in time: it counts rounds, or asks a person."""
+        return False
+
     def asks_model(self) -> tuple[str | None, str | None] | None:
         """Return the provider and the model that this node asks (None: the default); or None."""
         return None
@@ -144,9 +152,27 @@ class Node:
         """Return the nodes that this node runs itself."""
         return ()
 
+    def turn_keys(self) -> Iterable[str]:
+        """Return the state keys that belong to one turn of a chat; those of the children by default.
+
+        Counters, scratch, the slots that say what is done: `Graph.turn` deletes them before the next
+        turn. A name that ends with ``*`` stands for every key that begins so.
+        """
+        return tuple(key for child in self.children() for key in child.turn_keys())
+
     def signature(self) -> Any:
         """Return what a stored run must find unchanged here when it goes on, as plain data."""
         return self.type or type(self).__qualname__
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the options, without the id, that are not what they are by default."""
+        if not _declares_options(type(self)):
+            return {name: value for name, value in self._config.items() if name != "id"}
+        fields = attrs.fields(cast("Any", type(self)))
+        options = {field.name: getattr(self, field.name) for field in fields if field.init}
+        defaults = {field.name: _default_of(field, self) for field in fields}
+        options.pop("id")
+        return {name: value for name, value in options.items() if value != defaults[name]}
 
     @classmethod
     def _described(cls, id: object = None) -> str:
@@ -159,6 +185,13 @@ class Node:
 
 def _declares_options(cls: Any) -> bool:
     return any("__attrs_attrs__" in vars(base) for base in cls.__mro__[: cls.__mro__.index(Node)])
+
+
+def _default_of(field: attrs.Attribute[Any], node: Node) -> Any:
+    if not isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class for isinstance
+        return field.default
+    factory: Any = field.default
+    return factory.factory(node) if factory.takes_self else factory.factory()
 
 
 @contextmanager

@@ -35,17 +35,23 @@ class FunctionNode(Node):
         super().__init__(id=id)
         own_name: str = getattr(function, "__name__", type(function).__name__)
         self.type = type_name or own_name  # type: ignore[misc]  # the type of this one node
-        self._function = function
+        #: What is called.
+        self.function = function
         self._arguments = () if typed_options is None else (typed_options,)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  # a callable object with an async __call__
         )
 
+    @property
+    def runs_in_thread(self) -> bool:
+        """Whether the function runs in a thread, which nothing can stop once it runs."""
+        return not self._is_async
+
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
         """Call the function; what it returns is read like any node's result."""
         if self._is_async:
-            return await self._function(ctx, *self._arguments, state)
-        call = functools.partial(self._function, ctx, *self._arguments, state)
+            return await self.function(ctx, *self._arguments, state)
+        call = functools.partial(self.function, ctx, *self._arguments, state)
         result = await run_in_thread(call, {})
         return await result if inspect.isawaitable(result) else result
 

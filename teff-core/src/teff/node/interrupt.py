@@ -11,6 +11,7 @@ from teff.errors import ConfigError, GraphInterrupt
 from teff.node.base import Node, options
 from teff.prompt import compile_template
 from teff.runtime import ExecContext
+from teff.schema.validate import SchemaValidator
 
 __all__ = ["GraphInterrupt", "Interrupt"]
 
@@ -26,10 +27,10 @@ class Interrupt(Node):
         key: what is asked for, and the state key of the answer.
         prompt: a template for the question, see `teff.prompt`.
         choices: the only answers that are taken, or None for any.
-        schema: a JSON Schema of the answer, for whoever shows the question.
+        schema: a JSON Schema that the answer must fit.
 
     Raises:
-        ConfigError: ``key`` is empty or there is no choice; in a run, a template key is missing.
+        ConfigError: ``key`` is empty, there is no choice, or the schema is none; in a run, a template key is missing.
         GraphInterrupt: in a context made by hand.
 
     >>> import asyncio
@@ -69,6 +70,8 @@ class Interrupt(Node):
                 f"{what}: 'choices' is empty, so no answer would be taken; leave it out to take any.",
                 path="choices",
             )
+        if self.schema is not None:
+            SchemaValidator(self.schema, what=f"{what}: 'schema'")
 
     def _compile_prompt(self, prompt: str) -> None:
         self._prompt = compile_template(prompt)
@@ -86,3 +89,7 @@ class Interrupt(Node):
     def writes(self) -> Iterable[str]:
         """Return the key of the answer."""
         return [self.key]
+
+    def bounds_rounds(self) -> bool:
+        """Say yes: each round waits for a person."""
+        return True

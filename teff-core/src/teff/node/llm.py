@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
 
-from teff.errors import StateError, suggest
-from teff.harness import (
-    Harness,
-    TokenCallback,
-    ToolOptions,
-    UseTools,
-    named_tools,
-    offered_tools,
-    run_tool_calls,
-    tools_in_scope,
+from teff.errors import ConfigError, StateError, suggest
+from teff.harness import Harness, StructuredOutput, ToolOptions, run_tool_calls, settle
+from teff.messages import (
+    Message,
+    assistant,
+    conversation,
+    last_user_message,
+    tool_result,
+    user,
+    with_system,
 )
-from teff.messages import Message, assistant, conversation, tool_result, user, with_system
 from teff.node.base import options
-from teff.node.model import ModelNode
+from teff.node.model import AssistantNode, Overlay
 from teff.prompt import compile_template, to_text
+from teff.provider import ChatReply, ToolSpec
 from teff.runtime import ExecContext
 from teff.state import Append
-from teff.tool import Tool
 from teff.tool.approval import ApprovalPolicy, check_policy
 
 __all__ = ["LLM"]
 
+_Messages = list[Message | Mapping[str, Any]]
+
 
 @options
-class LLM(ModelNode):
+class LLM(AssistantNode):
     """Ask a model and keep its answer.
 
     What is sent: the conversation under ``messages_key`` where there is one, else ``prompt`` filled
@@ -40,7 +41,14 @@ class LLM(ModelNode):
     text is laid over the request and never stored.
 
     With tools the node asks again after each round of calls, at most ``max_tool_rounds`` times; then
-    it asks once more without tools, for the best answer.
+    it asks once more without tools, for the best answer, and emits ``limit``.
+
+    With ``json_schema`` or ``output_type`` the answer is JSON that fits. The model is told the
+    schema in the system text; the provider is, where it can enforce one, in every request that
+    offers no tools. The answer is read leniently, checked completely, and kept as plain dicts and
+    lists; those of an ``output_type`` with its defaults filled in. An answer that does not fit is
+    asked for again, without tools, with what is wrong with it; each time a ``structured`` event
+    comes before the tokens of the new answer.
 
     Args:
         prompt: a template, see `teff.prompt`.
@@ -48,51 +56,110 @@ class LLM(ModelNode):
         input_key: where the user's text is.
         output_key: where the answer goes.
         messages_key: where the conversation is; the answer is added to it with ``append_reply``.
+        json_schema: a JSON Schema (2020-12) that the answer must fit.
+        output_type: the same as a TypedDict, dataclass, attrs class, ``msgspec.Struct``, Enum or
+            another type, or as a map from field names to types, see `teff.schema.shape.shape_of`.
+        parse: keep the JSON value of the answer; without a schema it is not asked for again.
+        max_retries: how often an answer that does not fit the schema is asked for again.
+        response_path: keep only what this path leads to in the JSON value; it implies ``parse``.
+        response_format: ``"json"`` has the provider hold the answer to a JSON object, where it can;
+            a mapping is sent as it is, in place of the schema.
         stream: emit ``token`` events while the answer comes, where somebody listens.
-        on_token: hears each piece; a plain or an async function.
+        on_token: hears each piece; a plain or an async function, which is awaited.
         use_tools: names of tools, ``"all"`` for those of the run, or None for none.
         max_tool_rounds, tool_error_mode, tool_timeout, tool_approval: how tools are used.
 
     Raises:
-        ConfigError: an unknown option, tool, provider or model, or a template key that is missing.
-        ProviderError: the model could not be asked.
+        ConfigError: an unknown option, tool, provider or model, a template key that is missing, or
+            a schema that is none.
+        ProviderError: the model could not be asked; `TruncatedOutput` where a structured answer was
+            cut off by the token limit.
+        StructuredOutputError: no answer was JSON that fits.
 
     >>> node = LLM(prompt="Summarise: {text}", output_key="summary")
     >>> sorted(node.reads()), list(node.writes())
     (['text'], ['summary'])
+    >>> import asyncio
+    >>> from teff import Flow
+    >>> from teff.testing import ScriptedProvider
+    >>> model = ScriptedProvider(['{"city": "Riga"}', '{"city": "Riga", "days": 2}'])
+    >>> flow = Flow(providers={"p": model}, default_provider="p", default_model="m")
+    >>> trip = flow.llm(input_key="wish", output_type={"city": "string", "days": "integer"})
+    >>> asyncio.run(trip.compile().run({"wish": "Two days in Riga"}))["output"]
+    {'city': 'Riga', 'days': 2}
     """
 
     type = "llm_chat"
 
     prompt: str = ""
-    system: str = ""
     input_key: str = ""
     output_key: str = "output"
     messages_key: str = ""
     append_reply: bool = False
-    stream: bool = True
-    on_token: TokenCallback | None = None
-    use_tools: UseTools = None
-    max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
+    json_schema: Mapping[str, Any] | None = None
+    output_type: Any = None
+    parse: bool = False
+    max_retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
+    response_path: str = ""
+    response_format: str | Mapping[str, Any] | None = None
     tool_error_mode: Literal["message", "raise"] = "message"
     tool_timeout: float | None = None
     tool_approval: ApprovalPolicy = None
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         check_policy(self.tool_approval)
         self._prompt = compile_template(self.prompt)
-        self._system = compile_template(self.system)
+        self._wanted = self._structured_output()
+
+    def _structured_output(self) -> StructuredOutput | None:
+        what = self._described(self.id)
+        if isinstance(self.response_format, str) and self.response_format != "json":
+            raise ConfigError(
+                f"{what}: option 'response_format' must be 'json' or a mapping, "
+                f"not {self.response_format!r}.",
+                path="response_format",
+            )
+        has_schema = self.json_schema is not None or self.output_type is not None
+        if not (has_schema or self.parse or self.response_path):
+            return None
+        try:
+            return StructuredOutput.of(
+                json_schema=self.json_schema,
+                output_type=self.output_type,
+                response_path=self.response_path,
+            )
+        except ConfigError as error:
+            raise ConfigError(
+                f"{what}: {error.message}", path=error.path, hint=error.hint
+            ) from error
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
-        """Ask the model; return its text under ``output_key``."""
+        """Ask the model; return its text, or the value that it was read as, under ``output_key``."""
         harness = self.harness(ctx)
-        tools = tools_in_scope(ctx, self.use_tools)
-        system = self._system.render(state, name="system", node=ctx.node_id)
+        overlay = await self.overlay(ctx, state)
+        wanted = self._wanted
+        told = [overlay.system, wanted.instruction if wanted is not None else ""]
+        system = "\n\n".join(text for text in told if text)
         messages = with_system(self._messages(ctx, state), system)
-        text = await self._answer(ctx, harness, messages, tools, state)
-        updates: dict[str, Any] = {self.output_key: text}
+        reply, messages = await self._converse(ctx, harness, messages, overlay, state)
+        value: Any = reply.text
+        if wanted is not None:
+
+            async def ask(asked: _Messages) -> ChatReply:
+                return await self._ask(harness, asked)
+
+            value, reply = await settle(
+                ctx,
+                wanted,
+                reply,
+                messages,
+                ask=ask,
+                max_retries=self.max_retries if wanted.schema is not None else 0,
+            )
+        updates: dict[str, Any] = {self.output_key: value}
         if self.append_reply and self.messages_key:
-            updates[self.messages_key] = Append([assistant(text)])
+            updates[self.messages_key] = Append([assistant(reply.text)])
         return updates
 
     def _messages(
@@ -111,36 +178,62 @@ class LLM(ModelNode):
             return [user(to_text(state[self.input_key]))]
         return [user(json.dumps(state, ensure_ascii=False, default=str))]
 
-    async def _answer(
+    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
+        """Return the user's last words: those of the conversation, the prompt or the input."""
+        return last_user_message(self._messages(ctx, state)) or ""
+
+    async def _converse(
         self,
         ctx: ExecContext,
         harness: Harness,
-        messages: list[Message | Mapping[str, Any]],
-        tools: list[Tool],
+        messages: _Messages,
+        overlay: Overlay,
         state: Mapping[str, Any],
-    ) -> str:
-        offered = offered_tools(tools, self.use_tools)
+    ) -> tuple[ChatReply, _Messages]:
+        """Return the first reply without calls, and the conversation that it answers."""
         how = ToolOptions(
             error_mode=self.tool_error_mode,
             timeout=self.tool_timeout,
             approval=self.tool_approval,
         )
-        for _ in range(self.max_tool_rounds if offered else 0):
-            reply = await harness.call(
-                messages, tools=offered, stream=self.stream, on_token=self.on_token
-            )
+        for _ in range(self.max_tool_rounds if overlay.offered else 0):
+            reply = await self._ask(harness, messages, overlay.offered)
             if not reply.tool_calls:
-                return reply.text
-            results = await run_tool_calls(ctx, reply.tool_calls, tools, state=state, options=how)
+                return reply, messages
+            results = await run_tool_calls(
+                ctx, reply.tool_calls, overlay.tools, state=state, options=how
+            )
             messages = [
                 *messages,
                 assistant(reply.text, reply.tool_calls, thinking=reply.thinking),
                 *(tool_result(result.call, result.text) for result in results),
             ]
-        if offered:
+        if overlay.offered:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
-        reply = await harness.call(messages, stream=self.stream, on_token=self.on_token)
-        return reply.text
+        return await self._ask(harness, messages), messages
+
+    async def _ask(
+        self, harness: Harness, messages: _Messages, tools: Sequence[ToolSpec] = ()
+    ) -> ChatReply:
+        """Ask once; without tools the provider is told the form of the answer.
+
+        Servers that hold an answer to a schema cannot take calls of tools at the same time.
+        """
+        schema, sent = None, None
+        if not tools:
+            schema = self._wanted.schema if self._wanted is not None else None
+            if isinstance(self.response_format, Mapping):
+                schema, sent = None, {"response_format": self.response_format}
+            elif self.response_format == "json" and schema is None:
+                schema = {"type": "object"}
+        return await harness.call(
+            messages,
+            tools=tools,
+            json_schema=schema,
+            options=sent,
+            stream=self.stream,
+            on_token=self.on_token,
+        )
 
     def reads(self) -> Iterable[str]:
         """Return the keys of the templates, and the keys for input and history."""
@@ -152,7 +245,3 @@ class LLM(ModelNode):
         if self.append_reply and self.messages_key:
             return [self.output_key, self.messages_key]
         return [self.output_key]
-
-    def uses_tools(self) -> Iterable[str]:
-        """Return the names of the tools that must be there."""
-        return named_tools(self.use_tools)

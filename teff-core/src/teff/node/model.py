@@ -1,17 +1,30 @@
-"""`ModelNode`: the options of every node that asks a model."""
+"""`ModelNode` and `AssistantNode`: the options of nodes that ask a model, and that let it use tools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from teff.harness import Harness
+from teff.harness import (
+    Harness,
+    TokenCallback,
+    UseTools,
+    named_tools,
+    offered_tools,
+    tools_in_scope,
+)
+from teff.memory import MemoryConfig, memory_text
 from teff.node.base import Node, options
+from teff.node.skilled import SkilledNode
+from teff.prompt import compile_template
+from teff.provider import ToolSpec
 from teff.runtime import ExecContext
+from teff.schema.options import structure_fields
+from teff.tool import Tool
 
-__all__ = ["ModelNode"]
+__all__ = ["AssistantNode", "ModelNode", "Overlay"]
 
 
 def _at_least(lowest: float) -> Any:
@@ -75,3 +88,96 @@ class ModelNode(Node):
     def asks_model(self) -> tuple[str | None, str | None] | None:
         """Return the provider and the model that are named here."""
         return self.provider or None, self.model or None
+
+
+@attrs.frozen(kw_only=True)
+class Overlay:
+    """What is laid over the conversation for one request, and never stored.
+
+    Attributes:
+        system: the system text, or "".
+        tools: what may be carried out.
+        offered: what the model is told of them; ``ask_human`` too.
+    """
+
+    system: str = ""
+    tools: Sequence[Tool] = ()
+    offered: Sequence[ToolSpec] = ()
+
+
+def _as_memory(given: MemoryConfig | Mapping[str, Any] | None) -> MemoryConfig | None:
+    if not isinstance(given, Mapping):
+        return given
+    options: dict[str, Any] = dict(structure_fields(MemoryConfig, given, what="memory"))
+    return MemoryConfig(**options)
+
+
+@options
+class AssistantNode(ModelNode, SkilledNode):
+    """A node that asks a model which may call tools; the base of `LLM` and `ReActAgent`.
+
+    Args:
+        system: a template for the system text; laid over the request, never stored.
+        use_tools: names of tools, ``"all"`` for those of the run, or None for none.
+        max_tool_rounds: after so many rounds of calls the model is asked without tools.
+        stream: emit ``token`` events while the answer comes, where somebody listens.
+        on_token: hears each piece; a plain or an async function, which is awaited.
+        skills, skill_dir, skill_mount: see `SkilledNode`; they narrow the tools and never add any
+            but the one that loads skills.
+        memory: a `MemoryConfig`, or its options: what fits the user's last words is recalled and
+            laid over the request, never stored.
+    """
+
+    system: str = ""
+    use_tools: UseTools = None
+    max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
+    stream: bool = True
+    on_token: TokenCallback | None = None
+    memory: MemoryConfig | Mapping[str, Any] | None = attrs.field(
+        default=None, converter=_as_memory
+    )
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._system = compile_template(self.system)
+
+    async def overlay(self, ctx: ExecContext, state: Mapping[str, Any]) -> Overlay:
+        """Return what is laid over the request of one visit: the one place where that is decided.
+
+        Raises:
+            ConfigError: an unknown tool.
+            StateError: a key of the system template is missing.
+        """
+        tools = self._skills.narrowed(tools_in_scope(ctx, self.use_tools))
+        loader = self._skills.tools()
+        texts = [
+            self._system.render(state, name="system", node=ctx.node_id),
+            self._skills.system_text(),
+            await self._recalled(ctx, state),
+        ]
+        return Overlay(
+            system="\n\n".join(text for text in texts if text),
+            tools=[*tools, *loader],
+            offered=[
+                *offered_tools(tools, self.use_tools),
+                *(tool.spec() for tool in loader),
+            ],
+        )
+
+    async def _recalled(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
+        """Return what memory holds for the user's last words."""
+        if not isinstance(self.memory, MemoryConfig):
+            return ""
+        of_the_run = {"owner": ctx.owner, "checkpoint_id": ctx.checkpoint_id, "run_id": ctx.run_id}
+        values = {name: value for name, value in of_the_run.items() if value is not None}
+        return await memory_text(
+            self.memory, self.asked(ctx, state), {**state, **values}, node=ctx.node_id
+        )
+
+    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
+        """Return the user's last words, which memories are looked up by."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what was asked: write asked")
+
+    def uses_tools(self) -> Iterable[str]:
+        """Return the names of the tools that must be there."""
+        return named_tools(self.use_tools)

@@ -7,11 +7,10 @@ from typing import Any
 
 import attrs
 
-from teff.harness import TokenCallback, UseTools, named_tools, offered_tools, tools_in_scope
 from teff.messages import Message, assistant, conversation, last_user_message, user, with_system
 from teff.node.base import options
-from teff.node.model import ModelNode
-from teff.prompt import compile_template, to_text
+from teff.node.model import AssistantNode
+from teff.prompt import to_text
 from teff.runtime import ExecContext
 from teff.state import Append, is_filled
 
@@ -22,7 +21,7 @@ PENDING = "pending"
 
 
 @options
-class ReActAgent(ModelNode):
+class ReActAgent(AssistantNode):
     """Ask a model that may call tools: one model call for each visit.
 
     Its calls go into the state under ``_tool_calls``; a `ToolExec` node carries them out, and an
@@ -48,15 +47,10 @@ class ReActAgent(ModelNode):
 
     type = "react_agent"
 
-    system: str = ""
     input_key: str = "input"
     output_key: str = "output"
     messages_key: str = "messages"
     tool_call_key: str = "_tool_call_name"
-    use_tools: UseTools = None
-    max_tool_rounds: int = attrs.field(default=10, validator=attrs.validators.ge(1))
-    stream: bool = True
-    on_token: TokenCallback | None = None
     max_retries: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
@@ -64,7 +58,7 @@ class ReActAgent(ModelNode):
     def __attrs_post_init__(self) -> None:
         if self.max_retries is not None:
             self.http_max_retries = self.max_retries
-        self._system = compile_template(self.system)
+        super().__attrs_post_init__()
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model once; return the conversation, its answer, and the calls it wants."""
@@ -76,12 +70,10 @@ class ReActAgent(ModelNode):
         exhausted = rounds >= self.max_tool_rounds
         if exhausted:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
-        offered = []
-        if not exhausted:
-            offered = offered_tools(tools_in_scope(ctx, self.use_tools), self.use_tools)
-        system_text = self._system.render(state, name="system", node=ctx.node_id)
+        overlay = await self.overlay(ctx, state)
+        offered = () if exhausted else overlay.offered
         reply = await self.harness(ctx).call(
-            with_system([*history, *added], system_text),
+            with_system([*history, *added], overlay.system),
             tools=offered,
             stream=self.stream,
             on_token=self.on_token,
@@ -100,6 +92,11 @@ class ReActAgent(ModelNode):
             "_tool_call_args": first["args"],
             "_tool_call_id": first["id"],
         }
+
+    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
+        """Return the user's last words: the input, or those of the conversation."""
+        history = conversation(state, self.messages_key)
+        return last_user_message([*history, *self._opening(state, history)]) or ""
 
     def _opening(
         self, state: Mapping[str, Any], history: Sequence[Message | Mapping[str, Any]]
@@ -120,18 +117,20 @@ class ReActAgent(ModelNode):
 
     def writes(self) -> list[str]:
         """Return the keys of the conversation, the answer and the tool loop."""
-        return [
-            self.messages_key,
-            self.output_key,
-            "_tool_calls",
-            self.tool_call_key,
-            "_tool_call_args",
-            "_tool_call_id",
-        ]
+        counter = [f"_react_round_{self.id}"] if self.id else []
+        return [self.messages_key, self.output_key, *self._loop_keys(), *counter]
 
-    def uses_tools(self) -> Iterable[str]:
-        """Return the names of the tools that must be there."""
-        return named_tools(self.use_tools)
+    def turn_keys(self) -> list[str]:
+        """Return the keys of the calls that wait, and those that count rounds."""
+        # The counter is named by the node's id in its graph, which the node itself need not have.
+        return [*self._loop_keys(), "_react_round_*"]
+
+    def _loop_keys(self) -> list[str]:
+        return ["_tool_calls", self.tool_call_key, "_tool_call_args", "_tool_call_id"]
+
+    def bounds_rounds(self) -> bool:
+        """Say that a cycle through this node ends: it counts its rounds."""
+        return True
 
 
 def _whole(value: object) -> int:

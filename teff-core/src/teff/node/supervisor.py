@@ -379,6 +379,18 @@ class Supervisor(ModelNode):
         """Return the keys of the route, of the rounds, and of what guards against standing still."""
         return [self.output_key, self.rounds_key, self._progress_key]
 
+    def outcomes(self) -> Mapping[str, Iterable[str]] | None:
+        """Return the names that the route may be; None where no agents are named."""
+        return {self.output_key: self.vocabulary} if self._agents else None
+
+    def bounds_rounds(self) -> bool:
+        """Say yes: ``max_rounds`` ends them."""
+        return True
+
+    def turn_keys(self) -> Iterable[str]:
+        """Return the keys that it writes, and the slots: work that is done is done for one turn."""
+        return [*self.writes(), *self._slots]
+
     def _problems(self) -> Iterator[tuple[str, str]]:
         """Give what is wrong with the options taken together, each with the option's name."""
         for option in ("output_key", "rounds_key", "finish"):

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from teff.harness import ToolOptions, UseTools, named_tools, run_tool_calls, tools_in_scope
 from teff.messages import ToolCall, tool_result
-from teff.node.base import Node, options
+from teff.node.base import options
+from teff.node.skilled import SkilledNode
 from teff.runtime import ExecContext
 from teff.state import Append
 from teff.tool import ToolResult
@@ -17,7 +18,7 @@ __all__ = ["ToolExec"]
 
 
 @options
-class ToolExec(Node):
+class ToolExec(SkilledNode):
     """Run the calls under ``_tool_calls``, at once, and add their results to the conversation.
 
     Results stand in the order of the calls. A call that was declined or failed has a result that
@@ -33,6 +34,7 @@ class ToolExec(Node):
         tool_approval: None or ``"auto"``, ``"deny"``, ``"pause"``, or a function
             ``(name, arguments)`` that returns True, False or one of these words.
         human_key: the name of the tool that asks a person.
+        skills, skill_dir, skill_mount: those of the agent; calls that they do not allow are refused.
 
     >>> ToolExec(tool_approval="pause").config["tool_approval"]
     'pause'
@@ -49,6 +51,7 @@ class ToolExec(Node):
     human_key: str = "ask_human"
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         check_policy(self.tool_approval)
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
@@ -57,7 +60,10 @@ class ToolExec(Node):
         results = await run_tool_calls(
             ctx,
             calls,
-            tools_in_scope(ctx, self.use_tools),
+            [
+                *self._skills.narrowed(tools_in_scope(ctx, self.use_tools)),
+                *self._skills.tools(),
+            ],
             state=state,
             options=ToolOptions(
                 error_mode=self.tool_error_mode,
@@ -81,13 +87,11 @@ class ToolExec(Node):
 
     def writes(self) -> list[str]:
         """Return the keys of the conversation and the tool loop."""
-        return [
-            self.messages_key,
-            "_tool_calls",
-            self.tool_call_key,
-            "_tool_call_args",
-            "_tool_call_id",
-        ]
+        return [self.messages_key, *self.turn_keys()]
+
+    def turn_keys(self) -> list[str]:
+        """Return the keys of the calls that wait."""
+        return ["_tool_calls", self.tool_call_key, "_tool_call_args", "_tool_call_id"]
 
     def uses_tools(self) -> Iterable[str]:
         """Return the names of the tools that must be there."""

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
@@ -237,15 +238,15 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def _number(node: Transform, ctx: ExecContext, state: Mapping[str, Any]) -> int | float:
+def _number(node: Transform, ctx: ExecContext, state: Mapping[str, Any]) -> int | float | Decimal:
     value = _read(node, ctx, state)
-    number: int | float = math.nan
+    number: int | float | Decimal = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         number = value
     elif _INTEGER.fullmatch(text := to_text(value).strip()):
         number = int(text)
     elif _DECIMAL.fullmatch(text):
-        number = float(text)
+        number = Decimal(text)  # to_int drops what follows the point, and nothing else
     try:
         finite = math.isfinite(number)
     except OverflowError:

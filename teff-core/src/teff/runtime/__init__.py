@@ -7,14 +7,17 @@ from teff.runtime.events import EventType, Listener, StreamEvent, tell_all
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.journal import Journal, open_journal
 from teff.runtime.limits import Limits
+from teff.runtime.node_hooks import NodeHook, NodeHooks, PayloadCallback, tell_payload
 from teff.runtime.place import Executable, Place
 from teff.runtime.question import Question, match_answers
 from teff.runtime.result import RunResult, Status
 from teff.runtime.run import Run, new_run_id
-from teff.runtime.signals import LimitSignal, PauseSignal, Signal
+from teff.runtime.signals import AbortSignal, LimitSignal, PauseSignal, Signal
 from teff.runtime.steps import as_failure, read_result, uninterrupted
+from teff.runtime.trace import RunSummary, RunTracer, TraceEvent, TraceSpan
 
 __all__ = [
+    "AbortSignal",
     "Command",
     "EventChannel",
     "EventType",
@@ -26,20 +29,28 @@ __all__ = [
     "Limits",
     "Listener",
     "ModelDefaults",
+    "NodeHook",
+    "NodeHooks",
     "PauseSignal",
+    "PayloadCallback",
     "Place",
     "Question",
     "Run",
     "RunResult",
+    "RunSummary",
+    "RunTracer",
     "Signal",
     "Status",
     "StepContext",
     "StreamEvent",
+    "TraceEvent",
+    "TraceSpan",
     "as_failure",
     "match_answers",
     "new_run_id",
     "open_journal",
     "read_result",
     "tell_all",
+    "tell_payload",
     "uninterrupted",
 ]

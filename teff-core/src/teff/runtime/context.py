@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from teff.errors import ConfigError, WorkflowError, suggest
 from teff.plugins.builtin import part
+from teff.runtime.command import Command
 from teff.runtime.events import Listener, tell_all
 from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.limits import Limits
+from teff.runtime.node_hooks import NodeHook, NodeHooks, PayloadCallback
 from teff.runtime.place import Executable, Place
 from teff.runtime.question import Question, checked_choices
 from teff.runtime.run import Run
 from teff.runtime.scope import Scope
-from teff.runtime.signals import PauseSignal
+from teff.runtime.signals import LimitSignal, PauseSignal
 from teff.runtime.steps import run_child, uninterrupted
 from teff.state import (
     Reducer,
@@ -55,6 +58,8 @@ class ExecContext(Scope):
         providers, default_provider, default_model: for model calls.
         limits: bounds for what is done through this context.
         owner, checkpoint_id: of the run.
+        hooks, on_llm_payload: told of the nodes that are called, and of the model calls; as for
+            `Graph.run`.
 
     >>> import asyncio
     >>> ctx = ExecContext({"n": 1}, node_id="count")
@@ -81,6 +86,8 @@ class ExecContext(Scope):
         checkpoint_id: str | None = None,
         owner: str = "default",
         resume: Mapping[str, Any] | None = None,
+        hooks: Mapping[str, NodeHook] | None = None,
+        on_llm_payload: PayloadCallback | None = None,
     ) -> None:
         if checkpointer is not None:
             raise ConfigError(
@@ -93,6 +100,8 @@ class ExecContext(Scope):
             tools={tool.name: tool for tool in tools},
             emit=tell_all([heard for heard in (tracer, emit) if heard is not None]),
             node_timeout=node_timeout,
+            node_hooks=NodeHooks.of(hooks),
+            on_llm_payload=on_llm_payload,
             detached=True,
         )
         self._answers = resume or {}
@@ -119,7 +128,11 @@ class ExecContext(Scope):
     @property
     def idempotency_key(self) -> str:
         """A key for outside effects: the same when this step is tried again or resumed."""
-        return f"{self.run.id}:{self.path}"
+        path = self.path
+        for ctx in self._here_and_around():
+            if ctx._idempotent_path is not None:
+                path = ctx._idempotent_path + path.removeprefix(ctx.path)
+        return f"{self.run.id}:{path}"
 
     @property
     def owner(self) -> str:
@@ -253,20 +266,78 @@ class ExecContext(Scope):
         journal = self.run.journal
         if journal is not None and path in journal.values:
             return read_update(journal.values[path])
+        child = self._child(path, node, state, node_id or key)
+        updates, _ = await self._run_child(key, child, node)
+        if journal is not None:
+            await uninterrupted(journal.record_value(path, plain_update(updates)))
+        return updates
+
+    async def attempt(
+        self, number: int, node: Executable, state: Mapping[str, Any], *, node_id: str = ""
+    ) -> Command:
+        """Run ``node`` in the place of this step, for the ``number``th time; recorded like a step.
+
+        Unlike with `call`, it is this step's decision where the node goes, why it ends the run, and
+        what it keeps where a limit ends the run. No attempt sees the effects of another, but all
+        have one `idempotency_key`.
+
+        Args:
+            number: from 1; each number may be used once a step, and again where the attempt failed.
+            node: what to run.
+            state: what it is given.
+            node_id: the child's id in events; that of this step where it is not given.
+
+        Raises:
+            WorkflowError: the number was used already in this step, or the run has ended.
+            LimitSignal: the run may execute no further node.
+        """
+        self.stop_reason = None
+        key = f"attempt-{number}"
+        path = self.claim(key)
+        journal = self.run.journal
+        if journal is not None and path in journal.values:
+            done = journal.values[path]
+            if done["reason"] is not None:
+                self.set_stop_reason(done["reason"])
+            goto = Command.STOP if done["stop"] else done["goto"]
+            return Command(read_update(done["update"]), goto=goto)
+        child = self._child(path, node, state, node_id or self.node_id)
+        child._idempotent_path = f"{self.path}/attempt"
+        try:
+            updates, goto = await self._run_child(key, child, node)
+        except (LimitSignal, asyncio.CancelledError):
+            if child.partial:
+                self.keep(child.partial)
+            raise
+        if journal is not None:
+            value = {
+                "update": plain_update(updates),
+                "goto": goto if isinstance(goto, str) else None,
+                "stop": goto is Command.STOP,
+                "reason": child.stop_reason,
+            }
+            await uninterrupted(journal.record_value(path, value))
+        return Command(updates, goto=goto)
+
+    def _child(
+        self, path: str, node: Executable, state: Mapping[str, Any], node_id: str
+    ) -> StepContext:
         self.bounded(self.run.count_step)
         frozen = {name: freeze(value) for name, value in state.items()}
-        child = StepContext(self.run, self.frame, Place(node_id or key, str(node.type)), 1, frozen)
+        child = StepContext(self.run, self.frame, Place(node_id, str(node.type)), 1, frozen)
         child._path, child._parent = path, self
+        return child
+
+    async def _run_child(
+        self, key: str, child: StepContext, node: Executable
+    ) -> tuple[Mapping[str, Any], Any]:
         try:
-            updates = await run_child(child, node)
+            return await run_child(child, node)
         except BaseException as raised:
             self.release(key)
             if isinstance(raised, PauseSignal):
                 self.run.steps -= 1  # it will be executed again, and counted then
             raise
-        if journal is not None:
-            await uninterrupted(journal.record_value(path, plain_update(updates)))
-        return updates
 
     def part(self, key: str) -> ExecContext:
         """Return a context for a part of this step, with keys and questions of its own.
@@ -295,7 +366,7 @@ class ExecContext(Scope):
             key: what is asked for; asked twice in a step, the second time is a second question.
             prompt: the text for the person.
             choices: the only answers it takes, or None for any.
-            schema: a JSON Schema of the answer, for whoever shows the question.
+            schema: a JSON Schema that the answer must fit.
 
         Raises:
             GraphInterrupt: in a context made by hand.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from teff.runtime.run import Run
-from teff.state import Reducers, freeze, merge_into, read_update
+from teff.state import Reducers, StateCheck, freeze, merge_into, note_growth, read_update
 
 if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
@@ -43,17 +43,22 @@ class Frame:
         prefix: what the paths of its steps begin with.
         state: the state now, a dict of frozen values that only the engine changes.
         reducers: compiled, by key.
+        check: holds what goes into the state against its schema, or None.
         defaults: for the model calls of its nodes.
         visits: how often each node was executed, by id.
         position: the id of the next node, or None at the end.
         reason: why it ends, as a node said it, or None.
         around: the context of the step that runs this graph, or None for the root.
         max_steps: how many nodes this graph may execute, or None for no bound of its own.
+        grown: for a graph inside of a step, the keys that were written, and whether nothing but
+            appending was done to each; None for the root.
     """
 
     __slots__ = (
         "around",
+        "check",
         "defaults",
+        "grown",
         "max_steps",
         "path",
         "position",
@@ -73,17 +78,20 @@ class Frame:
         *,
         entry: str,
         reducers: Reducers | None = None,
+        check: StateCheck | None = None,
         defaults: ModelDefaults | None = None,
         around: ExecContext | None = None,
         max_steps: int | None = None,
     ) -> None:
         self.run = run
         self.max_steps = max_steps
+        self.grown: dict[str, bool] | None = None if around is None else {}
         self.around = around
         self.path = path
         self.prefix = f"{path}/" if path else ""
         self.state: dict[str, Any] = {key: freeze(value) for key, value in state.items()}
         self.reducers: Reducers = reducers or {}
+        self.check = check
         self.defaults = defaults or ModelDefaults()
         self.visits: dict[str, int] = {}
         self.position: str | None = entry
@@ -95,6 +103,9 @@ class Frame:
         for step in steps:
             node = step["node"]
             self.visits[node] = self.visits.get(node, 0) + 1
-            merge_into(self.state, read_update(step["effects"]), {})
+            effects = read_update(step["effects"])
+            merge_into(self.state, effects, {})
+            if self.grown is not None:
+                note_growth(self.grown, effects, {})
             self.position = step["next"]
             self.reason = step["reason"]

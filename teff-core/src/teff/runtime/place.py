@@ -13,7 +13,10 @@ __all__ = ["Executable", "Place", "path_segment"]
 class Executable(Protocol):
     """What runs as a node: `teff.node.Node` and whatever behaves like it."""
 
-    type: Any
+    @property
+    def type(self) -> Any:
+        """The name of its type, for events."""
+        ...
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
         """Change the state: return an update, the given dict, a `Command` or None."""

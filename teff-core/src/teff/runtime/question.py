@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from teff.errors import ConfigError, suggest
+from teff.schema.validate import SchemaValidator
 from teff.state import thaw
 
 __all__ = ["Question", "checked_choices", "match_answers"]
@@ -47,11 +48,18 @@ class Question:
         return cls(**data)
 
     def check(self, answer: object) -> None:
-        """Refuse an answer that is none of the choices.
+        """Refuse an answer that is none of the choices, or does not fit the schema.
 
         Raises:
-            ConfigError: naming the key and the choices.
+            ConfigError: naming the key, and what is expected.
         """
+        if self.schema is not None:
+            problems = SchemaValidator(self.schema, what=f"answer to {self.key!r}").problems(answer)
+            if problems:
+                raise ConfigError(
+                    f"{answer!r} is no answer to {self.key!r}: {'; '.join(problems)}",
+                    path=self.key,
+                )
         if self.choices is not None and not any(
             type(answer) is type(choice) and answer == choice for choice in self.choices
         ):

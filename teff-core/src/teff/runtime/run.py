@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from teff.plugins import Hooks
     from teff.provider import ProviderRegistry
     from teff.runtime.journal import Journal
+    from teff.runtime.node_hooks import NodeHooks, PayloadCallback
     from teff.tool import Tool
 
 __all__ = ["Run", "new_run_id"]
@@ -51,6 +52,8 @@ class Run:
         hooks: Hooks | None = None,
         journal: Journal | None = None,
         node_timeout: float | None = None,
+        node_hooks: NodeHooks | None = None,
+        on_llm_payload: PayloadCallback | None = None,
         detached: bool = False,
     ) -> None:
         self.id = run_id or checkpoint_id or new_run_id()
@@ -70,10 +73,15 @@ class Run:
         self.hooks = hooks
         self.journal = journal
         self.node_timeout = node_timeout
+        #: What the caller is told of every node and every model call.
+        self.node_hooks = node_hooks
+        self.on_llm_payload = on_llm_payload
         #: True for a context made by hand: calls run directly, a pause raises.
         self.detached = detached
         #: The bound that ended the run, also where a node caught the signal.
         self.ended_by: LimitName | None = None
+        #: What a hook of the caller raised, which ends the run.
+        self.aborted_by: Exception | None = None
         #: Whether any step has paused or reached a limit, so that the loop looks more closely.
         self.interrupted = False
         #: Set when the run is over; nothing may be begun after that.

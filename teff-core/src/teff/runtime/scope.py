@@ -12,7 +12,7 @@ from teff.runtime.frame import Frame
 from teff.runtime.place import Place
 from teff.runtime.question import Question
 from teff.runtime.run import Run
-from teff.runtime.signals import LimitSignal, PauseSignal
+from teff.runtime.signals import AbortSignal, LimitSignal, PauseSignal
 from teff.state import FrozenDict
 
 __all__ = ["Scope"]
@@ -39,6 +39,8 @@ class Scope:
 
     # Defaults of what few steps use, so that making a context sets five names and no more.
     _path: str | None = None
+    #: The path for effects outside, where it differs: without the number of an attempt.
+    _idempotent_path: str | None = None
     _parent: Scope | None = None
     _used_keys: set[str] | None = None
     _open_keys: frozenset[str] = frozenset()
@@ -125,6 +127,8 @@ class Scope:
 
     def pending(self) -> BaseException | None:
         """Return what must be raised in this step although the code in it caught it, or None."""
+        if self.run.aborted_by is not None:
+            return AbortSignal(self.run.aborted_by)
         if self._failure is not None:
             return self._failure
         if self._paused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from teff.runtime.limits import LimitName
 
-__all__ = ["LimitSignal", "PauseSignal", "Signal"]
+__all__ = ["AbortSignal", "LimitSignal", "PauseSignal", "Signal"]
 
 
 class Signal(BaseException):
@@ -17,6 +17,14 @@ class Signal(BaseException):
 
 class PauseSignal(Signal):
     """The run waits for a person; the open questions are in ``Run.questions``."""
+
+
+class AbortSignal(Signal):
+    """A hook of the caller raised ``error``; no node can take it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class LimitSignal(Signal):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from teff.errors import GraphInterrupt, StateError, WorkflowError
 from teff.plugins import NodeInfo
 from teff.runtime.command import Command
-from teff.runtime.signals import PauseSignal, Signal
-from teff.state import freeze_update, rebound_keys
+from teff.runtime.signals import AbortSignal, PauseSignal, Signal
+from teff.state import Reducers, changed_keys, freeze_update, rebound_keys
+from teff.state.frozen import FROZEN
 
 if TYPE_CHECKING:
     from teff.runtime.context import ExecContext
@@ -63,6 +64,8 @@ def as_failure(ctx: ExecContext, raised: BaseException) -> Exception:
     pending = ctx.pending()
     if isinstance(pending, Exception):
         return pending
+    if isinstance(pending, AbortSignal):  # it wins over a pause beside it
+        raise pending from None
     for signal in (raised, *_leaves(raised), pending):
         if isinstance(signal, Signal):
             raise signal from None
@@ -94,17 +97,21 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
         yield from sorted(found, key=lambda leaf: not isinstance(leaf, PauseSignal))
 
 
-async def run_child(child: ExecContext, node: Executable) -> Mapping[str, Any]:
-    """Run a node that another one calls; return its updates, frozen."""
+async def run_child(child: ExecContext, node: Executable) -> tuple[Mapping[str, Any], Any]:
+    """Run a node that another one calls; return its updates, frozen, and where it wants to go."""
     given = dict(child.state)
+    goto = None
     started = time.monotonic()
     await child.emit("node_start", {})
+    hooks = child.run.node_hooks
+    if hooks is not None:
+        await hooks.started(child, node)
     try:
         result = await node.execute(child, child.state)
         if (pending := child.pending()) is not None:
             raise pending
-        updates, _ = read_result(result, child, given, {})
-        frozen = freeze_update(updates)
+        updates, goto = read_result(result, child, given, {})
+        frozen = freeze_update(_changes(updates, given, child.frame.reducers))
     except GraphInterrupt as asked:
         frozen = {asked.key: await child.answer_to(asked)}
     except BaseException as raised:
@@ -120,12 +127,33 @@ async def run_child(child: ExecContext, node: Executable) -> Mapping[str, Any]:
                 "caught": False,
             },
         )
+        if hooks is not None:
+            await hooks.failed(child, node, given, error)
         raise error  # noqa: B904  # its cause is set where it is not `raised` itself
     await child.emit(
         "node_end",
         {"duration_ms": (time.monotonic() - started) * 1000.0, "keys": tuple(frozen)},
     )
-    return frozen
+    if hooks is not None:
+        await hooks.ended_inside(child, node, given, frozen)
+    return frozen, goto
+
+
+def _changes(
+    updates: Mapping[str, Any], given: Mapping[str, Any], reducers: Reducers
+) -> Mapping[str, Any]:
+    """Return updates without what came back as it was given, for that would undo what others did.
+
+    Lists, dicts and sets are known again. Of other values only a node that returns the whole state
+    means nothing by them: ``{"ok": False}`` says so, whatever was there.
+    """
+    if len(given) > 1 and given.keys() <= updates.keys():
+        return changed_keys(updates, given, reducers)
+    return {
+        key: value
+        for key, value in updates.items()
+        if type(value) not in FROZEN or given.get(key) is not value
+    }
 
 
 async def uninterrupted(work: Coroutine[Any, Any, _T]) -> _T:

@@ -1,7 +1,9 @@
 """The state of a run: a dict of frozen values, and how updates change it."""
 
+from teff.state.check import StateCheck
 from teff.state.filled import is_filled
 from teff.state.frozen import FrozenDict, FrozenList, FrozenSet, freeze, thaw
+from teff.state.keys import StateKey
 from teff.state.operators import DELETE, Append, Overwrite
 from teff.state.reducers import (
     Reducer,
@@ -12,11 +14,14 @@ from teff.state.reducers import (
     freeze_update,
     merge,
     merge_into,
+    note_growth,
     plain_update,
     read_update,
     rebound_keys,
-    reducers_from_schema,
 )
+from teff.state.schema import StateSchema, reducers_from_schema
+from teff.state.typed import State, state_schema_to_jsonschema, validate_state
+from teff.state.written import state_schema_to_mapping
 
 __all__ = [
     "DELETE",
@@ -27,6 +32,10 @@ __all__ = [
     "Overwrite",
     "Reducer",
     "Reducers",
+    "State",
+    "StateCheck",
+    "StateKey",
+    "StateSchema",
     "changed_keys",
     "compile_reducers",
     "effects_of",
@@ -35,9 +44,13 @@ __all__ = [
     "is_filled",
     "merge",
     "merge_into",
+    "note_growth",
     "plain_update",
     "read_update",
     "rebound_keys",
     "reducers_from_schema",
+    "state_schema_to_jsonschema",
+    "state_schema_to_mapping",
     "thaw",
+    "validate_state",
 ]

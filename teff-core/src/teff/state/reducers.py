@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import typing
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -20,10 +18,10 @@ __all__ = [
     "freeze_update",
     "merge",
     "merge_into",
+    "note_growth",
     "plain_update",
     "read_update",
     "rebound_keys",
-    "reducers_from_schema",
 ]
 
 #: A reducer by name, or a function ``(old, new) -> value`` that is called where the key is present.
@@ -224,6 +222,18 @@ def merge(
     return merged
 
 
+def note_growth(
+    grown: MutableMapping[str, bool], update: Mapping[str, Any], reducers: Reducers
+) -> None:
+    """Note in ``grown``, for each key of an update, whether all that was done to it is appending."""
+    for key, value in update.items():
+        if type(value) in _OPERATORS:
+            appends = type(value) is Append
+        else:
+            appends = reducers.get(key) is _append
+        grown[key] = appends and grown.get(key, True)
+
+
 def rebound_keys(
     view: Mapping[str, Any], state: Mapping[str, Any], reducers: Reducers
 ) -> dict[str, Any]:
@@ -246,58 +256,3 @@ def rebound_keys(
     if len(view) < len(state) + sum(key not in state for key in update):
         update.update({key: DELETE for key in state if key not in view})
     return update
-
-
-def reducers_from_schema(schema: object) -> dict[str, Reducer]:
-    """Read the reducers that a state schema declares.
-
-    A schema is a ``TypedDict`` or class whose annotations carry them (``Annotated[list, "append"]``
-    or ``Annotated[int, operator.add]``), or a mapping from key to ``{"reducer": name}`` or to a
-    reducer's name. Keys without a reducer are left out.
-
-    Raises:
-        ConfigError: an annotation that cannot be resolved, or a misspelt name of a reducer.
-    """
-    if schema is None:
-        return {}
-    if isinstance(schema, Mapping):
-        return _reducers_from_mapping(schema)
-    try:
-        hints = typing.get_type_hints(schema, include_extras=True)
-    except (NameError, TypeError, SyntaxError, AttributeError) as error:
-        raise ConfigError(
-            f"the state schema {getattr(schema, '__name__', schema)!r} has an annotation that "
-            f"cannot be resolved: {error}."
-        ) from error
-    found: dict[str, Reducer] = {}
-    for key, hint in hints.items():
-        while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-            (hint,) = typing.get_args(hint)
-        for extra in getattr(hint, "__metadata__", ()):
-            if callable(extra) or (isinstance(extra, str) and _names_reducer(extra, key)):
-                found[key] = extra
-    return found
-
-
-def _names_reducer(text: str, key: str) -> bool:
-    """Say whether a text beside a type is a reducer's name; other texts describe the key."""
-    if text not in NAMED and difflib.get_close_matches(text, NAMED, cutoff=0.8):
-        raise ConfigError(
-            f"unknown reducer {text!r} for state key {key!r}.",
-            path=key,
-            hint=suggest(text, NAMED).strip(),
-        )
-    return text in NAMED
-
-
-def _reducers_from_mapping(schema: Mapping[str, Any]) -> dict[str, Reducer]:
-    found: dict[str, Reducer] = {}
-    for key, entry in schema.items():
-        if isinstance(entry, Mapping):
-            if entry.get("reducer") is not None:
-                found[key] = entry["reducer"]
-        elif (isinstance(entry, str) and entry in NAMED) or (
-            callable(entry) and not isinstance(entry, type)
-        ):
-            found[key] = entry
-    return found

@@ -74,6 +74,10 @@ class ToolRegistry:
             self._made[name] = self.create(name)
         return self._made[name]
 
+    def registered(self, name: str) -> Tool | None:
+        """Return the tool that was registered here under this name, or None; nothing is imported."""
+        return self.resolve(name) if name in self._registered else None
+
     def create(self, name: str, config: Mapping[str, object] | None = None) -> Tool:
         """Make a tool with options of its own.
 

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from teff.errors import ConfigError, suggest
-from teff.flow import Flow
 from teff.graph import Graph
-from teff.plugins import catalogue
-from teff.provider import ProviderRegistry
-from teff.runtime import Limits
-from teff.state import compile_reducers
-from teff.tool import Tool, default_tool_registry
+from teff.tool import Tool
+from teff.workflow.build import build, graph_inside, graph_of_file
+from teff.workflow.document import read_document
 from teff.workflow.environment import Environment
-from teff.workflow.options import as_written, fields_of, plugin_class, read_options
+from teff.workflow.files import read_text
+from teff.workflow.hooks import Hooks, read_hooks
 from teff.workflow.part import Part
 from teff.workflow.references import References
+from teff.workflow.sections import read_tools
 from teff.workflow.steps import Steps
+from teff.workflow.store import read_checkpoint
 from teff.workflow.workflow import Workflow
-from teff.workflow.yaml import MAX_CHARACTERS, read_yaml
+from teff.workflow.yaml import Source
 
 __all__ = ["from_yaml", "load", "loads"]
 
-_KEYS = (
-    "name",
-    "description",
-    "default_provider",
-    "default_model",
-    "providers",
-    "state",
-    "tools",
-    "limits",
-    "steps",
-)
-
 
 def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> Workflow:
-    """Read a workflow file.
+    """Read a workflow file, with the files that it includes.
 
     Args:
         path: the file.
@@ -50,7 +36,7 @@ def load(path: str | Path, *, environment: Mapping[str, str] | None = None) -> W
         PluginError: a plugin that it names cannot be loaded.
     """
     path = Path(path)
-    return _workflow(_content(path), path, path.parent, environment)
+    return _workflow(read_text(path), path, path.parent, environment)
 
 
 def loads(
@@ -78,183 +64,43 @@ def from_yaml(path: str | Path) -> Graph:
     return load(path).graph
 
 
-def _content(path: Path) -> str:
-    file = str(path)
-    try:
-        if path.is_dir():
-            raise ConfigError(
-                f"{file} is a folder, not a workflow file.", hint=_files_in(path, path.name)
-            )
-        if path.stat().st_size > 4 * MAX_CHARACTERS:
-            raise ConfigError(
-                f"the file is larger than a workflow file may be ({4 * MAX_CHARACTERS:,} bytes).",
-                file=file,
-            )
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no file {file}.", hint=_files_in(path.parent, path.name)
-        ) from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigError(
-            "the file is not UTF-8.", file=file, line=line, hint="Save it as UTF-8."
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from None
-
-
-def _files_in(folder: Path, name: str) -> str:
-    try:
-        names = [entry.name for entry in folder.iterdir() if entry.suffix in (".yaml", ".yml")]
-    except OSError:
-        return ""
-    return suggest(name, names).strip().replace("Known:", "Workflow files there:")
-
-
 def _workflow(
     text: str, path: Path | None, base_dir: Path, variables: Mapping[str, str] | None
 ) -> Workflow:
-    environment = Environment(variables)
-    file = str(path) if path is not None else "<text>"
-    written = read_yaml(text, file, fill=environment.fill)
-    if written is None:
-        raise ConfigError("the file is empty; a workflow has 'steps'.", file=file)
-    whole = Part.whole(written, file, environment)
-    whole.check_keys(_KEYS, what="a workflow file")
-    if "steps" not in whole:
-        raise whole.error("the key 'steps' is missing.", "A workflow is a list of steps under it.")
-    texts = {
-        key: whole[key].text()
-        for key in ("name", "description", "default_provider", "default_model")
-        if key in whole
-    }
-    providers = _if_there(whole, "providers", _providers, {})
-    initial, reducers = _if_there(whole, "state", _state, ({}, {}))
-    limits = _if_there(whole, "limits", _limits, None)
-    flow = Flow(
-        texts.get("name", ""),
-        reducers=reducers,
-        providers=providers or None,
-        default_provider=texts.get("default_provider"),
-        default_model=texts.get("default_model"),
-        limits=limits,
-    )
+    source = Source(file="<text>" if path is None else str(path), folder=base_dir)
+    document = read_document(text, source, Environment(variables), path)
     references = References()
-    graph = _graph(flow, whole, references)
+    steps = Steps(
+        read_graph=graph_inside,
+        read_file=graph_of_file,
+        references=references,
+        files=() if path is None else (path.resolve(),),
+    )
+    built = build(document, steps)
+    texts = {key: document[key].text() for key in ("name", "description") if key in document}
     return Workflow(
         name=texts.get("name", ""),
         description=texts.get("description", ""),
         path=path,
         base_dir=base_dir,
-        graph=graph,
-        initial=initial,
-        tools=_if_there(whole, "tools", _tools, ()),
-        limits=limits,
-        providers=providers,
-        whole=whole,
+        graph=built.graph,
+        initial=built.state.initial,
+        tools=_tools(document, references),
+        limits=built.limits,
+        providers=built.providers,
+        hooks=read_hooks(document["hooks"]) if "hooks" in document else Hooks(),
+        store=read_checkpoint(document["checkpoint"]) if "checkpoint" in document else None,
+        whole=document,
         references=references,
     )
 
 
-def _if_there(whole: Part, key: str, read: Callable[[Part], Any], default: Any) -> Any:
-    return read(whole[key]) if key in whole else default
-
-
-def _graph(flow: Flow, whole: Part, references: References) -> Graph:
-    steps = whole["steps"]
-    if not steps.elements():
-        raise steps.error("the list of steps is empty.", "Add a step to it.")
-    if "default_provider" in whole:
-        references.note_default(whole["default_provider"])
-    Steps(references=references).extend(flow, steps)
-    try:
-        return flow.compile()
-    except ConfigError as error:
-        raise references.located(error, whole) from None
-
-
-def _providers(part: Part) -> dict[str, dict[str, Any]]:
-    """Read ``providers``: a mapping by name, or a list in which each has a name."""
-    declared: dict[str, Part] = {}
-    if isinstance(part.value, list):
-        for provider in part.elements():
-            if "name" not in provider.entries():
-                raise provider.error("a provider in a list needs a 'name'.")
-            name = provider["name"].text()
-            if name in declared:
-                raise provider["name"].error(f"two providers have the name {name!r}.")
-            declared[name] = provider.without(["name"])
-    else:
-        declared = part.entries()
-    return {name: _provider(name, provider) for name, provider in declared.items()}
-
-
-def _provider(name: str, part: Part) -> dict[str, Any]:
-    for option in part.entries().values():
-        option.check_present()
-    expected: Any = Any
-    if "type" in part:
-        with part["type"].errors_here():
-            expected = catalogue().load("teff.providers", part["type"].text())
-    options: dict[str, Any] = as_written(part.written, expected)
-    with part.errors_here():
-        ProviderRegistry({name: options}).check(name)
-    return options
-
-
-def _state(part: Part) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read ``state``: the initial values, and the reducers of its keys."""
-    part.check_keys(["initial", "schema", "reducers"], what="state")
-    initial = part["initial"].entries() if "initial" in part else {}
-    reducers: dict[str, str] = {}
-    for section in ("schema", "reducers"):
-        for key, entry in (part[section].entries() if section in part else {}).items():
-            if section == "schema" and isinstance(entry.value, dict):
-                entry.check_keys(["reducer"], what=f"the schema of {key!r}")
-                if "reducer" not in entry:
-                    continue
-                entry = entry["reducer"]
-            with entry.errors_here():
-                reducers[key] = entry.text()
-                compile_reducers({key: reducers[key]})
-    return {key: value.value for key, value in initial.items()}, reducers
-
-
-def _limits(part: Part) -> Limits:
-    options = read_options(part, fields_of(Limits), what="limits")
-    with part.errors_here():
-        return Limits(**options)
-
-
-def _tools(part: Part) -> tuple[Tool, ...]:
-    """Read ``tools``: names, or mappings of a name and the options of the tool."""
-    tools: dict[str, Tool] = {}
-    for entry in part.elements():
-        tool = _tool(entry)
-        if tool.name in tools:
-            raise entry.error(f"two tools have the name {tool.name!r}.")
-        tools[tool.name] = tool
+def _tools(document: Part, references: References) -> tuple[Tool, ...]:
+    """Return the tools of a document, and those of the files that run as a step of it."""
+    tools = (
+        {tool.name: tool for tool in read_tools(document["tools"])} if "tools" in document else {}
+    )
+    for part in references.tools_of_files:
+        for tool in read_tools(part):
+            tools.setdefault(tool.name, tool)
     return tuple(tools.values())
-
-
-def _tool(part: Part) -> Tool:
-    if not isinstance(part.value, dict):
-        with part.errors_here():
-            return default_tool_registry.resolve(part.text())
-    part.check_keys(["name", "config"], what="a tool")
-    if "name" not in part:
-        raise part.error("a tool needs a 'name'.")
-    name, config = part["name"].text(), part.find("config")
-    options: dict[str, Any] = {}
-    if config is not None:
-        config.entries()
-        options = as_written(config.written, plugin_class("teff.tools", name))
-    try:
-        return default_tool_registry.create(name, options)
-    except ConfigError as error:
-        raise (config if error.path and config is not None else part["name"]).located(
-            error
-        ) from None
-    except (TypeError, ValueError) as error:  # from the code of a plugin
-        raise part.error(f"tool {name!r} refuses its options: {error}.") from error

@@ -29,27 +29,35 @@ class Part:
         written: the value as it is written.
         place: where errors about it point: at its key, or where it begins.
         path: the way to it from the top, as ``steps[2].team.roles``.
-        file: the name of the file.
         environment: what was filled in, to be kept out of messages.
+        label: how messages call it, where that is not the last word of the path.
     """
 
     written: Written
     place: Place
     path: str
-    file: str
     environment: Environment
+    label: str = ""
 
     @classmethod
-    def whole(cls, written: Written, file: str, environment: Environment) -> Part:
+    def whole(cls, written: Written, environment: Environment) -> Part:
         """Return the whole document as a part."""
-        return cls(
-            written=written, place=written.place, path="", file=file, environment=environment
-        )
+        return cls(written=written, place=written.place, path="", environment=environment)
+
+    @property
+    def file(self) -> str:
+        """The name of the file in which it stands."""
+        return self.place.source.file
 
     @property
     def value(self) -> Any:
         """The plain value."""
         return self.written.value
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the value is a list."""
+        return isinstance(self.value, list)
 
     def __contains__(self, key: str) -> bool:
         return key in self.written.entries
@@ -69,7 +77,7 @@ class Part:
             ConfigError: it is no mapping.
         """
         if not isinstance(self.value, dict):
-            raise self.error(f"{self._named()} must be a mapping, not {self._kind()}.")
+            raise self.error(f"{self.named()} must be a mapping, not {self._kind()}.")
         return {key: self[key] for key in self.written.entries}
 
     def elements(self) -> list[Part]:
@@ -79,7 +87,7 @@ class Part:
             ConfigError: it is no list.
         """
         if not isinstance(self.value, list):
-            raise self.error(f"{self._named()} must be a list, not {self._kind()}.")
+            raise self.error(f"{self.named()} must be a list, not {self._kind()}.")
         return [
             self._inner(element, element.place, f"{self.path}[{number}]")
             for number, element in enumerate(self.written.elements)
@@ -95,7 +103,18 @@ class Part:
             return self.value
         if self.written.text is not None and self.value is not None:
             return self.written.text
-        raise self.error(f"{self._named()} must be text, not {self._kind()}.")
+        raise self.error(f"{self.named()} must be text, not {self._kind()}.")
+
+    def id(self) -> str:
+        """Return a text that is the id of a node, with the prefix that the file is included with.
+
+        Raises:
+            ConfigError: it is no text, or it is empty.
+        """
+        text = self.text()
+        if not text:
+            raise self.error(f"{self.named()} is empty; it names a step.")
+        return f"{self.place.source.prefix}{text}"
 
     def check_keys(self, known: Iterable[str], *, what: str, kind: str = "key") -> None:
         """Refuse keys of a mapping that are not known, and values that are missing.
@@ -151,6 +170,14 @@ class Part:
         )
         return attrs.evolve(self, written=written)
 
+    def empty(self, key: str) -> Part:
+        """Return an empty mapping in the place of one that is not written."""
+        return self._inner(Written(value={}, place=self.place), self.place, f"{self.path}.{key}")
+
+    def labelled(self, label: str) -> Part:
+        """Return this part with another name for messages."""
+        return attrs.evolve(self, label=label)
+
     def unplaced(self, error: ConfigError) -> ConfigError:
         """Return ``error`` with the name of the file, where no better place is known."""
         return ConfigError(
@@ -193,9 +220,10 @@ class Part:
         return part
 
     def _inner(self, written: Written, place: Place, path: str) -> Part:
-        return attrs.evolve(self, written=written, place=place, path=path)
+        return attrs.evolve(self, written=written, place=place, path=path, label="")
 
-    def _named(self) -> str:
+    def named(self) -> str:
+        """Return how messages call the value: its key."""
         return repr(self.path.rpartition(".")[2]) if self.path else "a workflow file"
 
     def _kind(self) -> str:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from teff.errors import ConfigError
 from teff.flow import AgentRole, Case, Flow
-from teff.node import Node, Supervisor
-from teff.workflow.nodes import AGENT_STEP, TOOL_LOOP, described
+from teff.node import Node, ReActAgent, Supervisor, ToolExec
+from teff.workflow.containers import scalar
+from teff.workflow.idiom import Idiom, described, required
+from teff.workflow.nodes import AGENT_STEP, TOOL_LOOP
 from teff.workflow.options import Fields, fields_of
 from teff.workflow.part import Part
 
 if TYPE_CHECKING:
     from teff.workflow.steps import Steps
 
-__all__ = ["PIECES", "PieceMaker"]
-
-#: Adds to a flow what an idiom stands for.
-PieceMaker: TypeAlias = "Callable[[Flow, Part, Steps], object]"
+__all__ = ["LEADER", "PIECES", "ROLE"]
 
 _SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str}
-_LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
-_TEAM = {**_LEADER, "id": str}
-_ROLE = {
+LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
+_TEAM = {**LEADER, "id": str}
+ROLE = {
     **{name: hint for name, hint in AGENT_STEP.items() if name != "id"},
     "tools": AGENT_STEP["use_tools"],
 }
@@ -34,22 +33,19 @@ _ROLE = {
 def _agent(flow: Flow, part: Part, steps: Steps) -> None:
     options = steps.references.read(part, TOOL_LOOP, what=described(part))
     steps.references.expect_model(part, options, what=described(part))
-    if "id" in options:
-        for name in ("agent", "tool"):
-            steps.references.ids[f"{options['id']}/{name}"] = part
     flow.harness(**options)
 
 
 def _branch(flow: Flow, part: Part, steps: Steps) -> None:
     part.check_keys(["key", "cases", "default", "converge"], what="branch")
     cases = []
-    for case in _required(part, "cases").elements():
+    for case in required(part, "cases").elements():
         case.check_keys(["value", "steps"], what="a case of branch")
-        made = Case(_case_value(_required(case, "value")))
-        for node in steps.chain(_required(case, "steps")):
+        made = Case(scalar(required(case, "value")))
+        for node in steps.chain(required(case, "steps")):
             made.add(node)
         cases.append(made)
-    key, default = _required(part, "key").text(), _chain_or_none(part.find("default"), steps)
+    key, default = required(part, "key").text(), _chain_or_none(part.find("default"), steps)
     if not flow.nodes:
         raise part.error(
             "a branch needs a step before it: the first step of a flow cannot choose a way.",
@@ -61,11 +57,15 @@ def _branch(flow: Flow, part: Part, steps: Steps) -> None:
             flow.converge(node)
 
 
-def _case_value(part: Part) -> object:
-    """Return the value of a case; a number as it is written, so that 1.10 is not 1.1."""
-    if isinstance(part.value, list | dict):
-        raise part.error("the value of a case must be text, a number, or true or false.")
-    return part.text() if isinstance(part.value, float) else part.value
+def _default(flow: Flow, part: Part, steps: Steps) -> None:
+    """Add the steps for when the condition of the step before does not hold."""
+    node = steps.node(part)
+    with part.errors_here():
+        flow.default(node)
+
+
+def _label(flow: Flow, part: Part, steps: Steps) -> None:
+    flow.label(part.id())
 
 
 def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
@@ -79,13 +79,13 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
                 raise part[short].error(f"give {short!r} or {name!r}, not both.")
             options[name] = options.pop(short)
     if "agents" in wired:
-        chains = {name: steps.chain(agent) for name, agent in wired["agents"].entries().items()}
+        chains = _agents(wired["agents"].entries(), steps)
         options["agents"] = list(chains)
     elif "finish" in wired:
         raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
     with _as_it_is_written(part):
         node = Supervisor(**options)
-    steps.references.nodes.append((node, part))
+    steps.references.made(node, part)
     flow.step(node)
     if "agents" in wired:
         finish = _chain_or_none(wired.get("finish"), steps)
@@ -94,10 +94,10 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
 
 def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
     part.check_keys(["key", "agents", "finish"], what="supervise")
-    agents = _required(part, "agents").entries()
+    agents = required(part, "agents").entries()
     flow.route(
         part["key"].text() if "key" in part else "next_agent",
-        agents={name: steps.chain(agent) for name, agent in agents.items()},
+        agents=_agents(agents, steps),
         finish=_chain_or_none(part.find("finish"), steps),
     )
 
@@ -113,10 +113,8 @@ def _team(flow: Flow, part: Part, steps: Steps) -> None:
     steps.references.expect_model(wired.get("leader", part), options, what=described(part))
     roles: dict[str, list[Node]] = {}
     slots: dict[str, str] = {}
-    for name, role in _required(part, "roles").entries().items():
+    for name, role in required(part, "roles").entries().items():
         roles[name], slots[name] = _role(name, role, options, steps)
-    if "id" in options:
-        steps.references.ids[options["id"]] = part
     finish = _chain_or_none(wired.get("finish"), steps)
     with _as_it_is_written(part, wired.get("leader")):
         flow.team(
@@ -150,7 +148,7 @@ def _leader(part: Part, steps: Steps) -> dict[str, Any]:
     leader = part.find("leader")
     if leader is None:
         return {}
-    return steps.references.read(leader, _LEADER, what=f"the leader of {described(part)}")
+    return steps.references.read(leader, LEADER, what=f"the leader of {described(part)}")
 
 
 def _role(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> tuple[list[Node], str]:
@@ -158,14 +156,24 @@ def _role(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> tup
     if isinstance(part.value, list):
         return steps.chain(part), name
     what = f"role {name!r}"
-    options = steps.references.read(part, _ROLE, what=what)
+    options = steps.references.read(part, ROLE, what=what)
     asked = {key: options.get(key) or leader.get(key) for key in ("provider", "model")}
     steps.references.expect_model(part, asked, what=what)
     with part.errors_here():
         role = AgentRole.from_mapping(options, name=name)
-        node = role.build(**asked, id=name)
-    steps.references.nodes.append((node, part))
+        node = role.build(**asked, id=f"{part.place.source.prefix}{name}")
+    steps.references.made(node, part)
     return [node], role.output_key
+
+
+def _agents(parts: Mapping[str, Part], steps: Steps) -> dict[str, list[Node]]:
+    """Return the steps of agents; in an included file their nodes have its prefix."""
+    chains = {name: steps.chain(part) for name, part in parts.items()}
+    for name, chain in chains.items():
+        prefix = parts[name].place.source.prefix
+        if prefix and chain[0].id is None:
+            chain[0].id = f"{prefix}{name}"
+    return chains
 
 
 def _holds_steps(part: Part, name: str) -> bool:
@@ -187,17 +195,38 @@ def _read_but(
     return steps.references.read(part.without(others), fields, what=described(part))
 
 
-def _required(part: Part, key: str) -> Part:
-    if key not in part.entries():
-        raise part.error(f"{described(part)}: the key {key!r} is missing.")
-    return part[key]
-
+#: The same idiom has two names.
+_AGENT = Idiom(add=_agent, fields=TOOL_LOOP, about=(ReActAgent, ToolExec))
 
 #: Idioms by name.
-PIECES: Mapping[str, PieceMaker] = {
-    "agent": _agent,
-    "branch": _branch,
-    "supervise": _supervise,
-    "supervisor": _supervisor,
-    "team": _team,
+PIECES: Mapping[str, Idiom] = {
+    "agent": _AGENT,
+    "branch": Idiom(
+        add=_branch,
+        parts={"key": "text", "cases": "cases", "default": "steps", "converge": "steps"},
+        needed=["key", "cases"],
+        when="never",
+    ),
+    "default": Idiom(add=_default, value="steps", when="never"),
+    "harness": _AGENT,
+    "label": Idiom(add=_label, value="text", when="never"),
+    "supervise": Idiom(
+        add=_supervise,
+        parts={"key": "text", "agents": "agents", "finish": "steps"},
+        needed=["agents"],
+        when="never",
+    ),
+    "supervisor": Idiom(
+        add=_supervisor,
+        fields=_SUPERVISOR,
+        parts={"agents": "names_or_agents", "finish": "token_or_steps"},
+        about=(Supervisor,),
+    ),
+    "team": Idiom(
+        add=_team,
+        fields=_TEAM,
+        parts={"leader": "leader", "roles": "roles", "finish": "steps"},
+        needed=["roles"],
+        about=(Supervisor,),
+    ),
 }

@@ -16,10 +16,12 @@ from teff.tool import Tool, default_tool_registry
 from teff.workflow.options import Fields, read_options
 from teff.workflow.part import Part
 
-__all__ = ["References"]
+__all__ = ["References", "goto"]
 
 #: Words that stand for tools, and are no names.
 _TOOL_WORDS = ("all", "*")
+#: Ends the run, in place of a node to go to.
+_STOP = "STOP"
 
 
 @attrs.frozen(kw_only=True)
@@ -42,18 +44,38 @@ class References:
     targets: list[tuple[str, Part]] = attrs.field(factory=list)
     #: The nodes that idioms made, and where.
     nodes: list[tuple[Node, Part]] = attrs.field(factory=list)
+    #: The same by the identity of the node, and by the id that it was given first.
+    _by_node: dict[int, Part] = attrs.field(factory=dict)
+    _by_id: dict[str, Part] = attrs.field(factory=dict)
+    #: The lists of tools in files that run as a step.
+    tools_of_files: list[Part] = attrs.field(factory=list)
     #: Where ids are given to nodes that a flow makes itself.
     ids: dict[str, Part] = attrs.field(factory=dict)
 
     def read(self, part: Part, fields: Fields, *, what: str) -> dict[str, Any]:
         """Read the options of a step, and remember what they name; see `read_options`.
 
+        Ids get the prefix that the file is included with.
+
         Raises:
             ConfigError: an unknown option, a missing value, or one of a wrong type.
         """
         options = read_options(part, fields, what=what)
+        if options.get("id"):
+            options["id"] = part["id"].id()
         self.note(part, options)
         return options
+
+    def made(self, node: Node, part: Part) -> None:
+        """Remember the step that made a node."""
+        self.nodes.append((node, part))
+        self._by_node[id(node)] = part
+        if node.id is not None:
+            self._by_id.setdefault(node.id, part)
+
+    def apart(self) -> References:
+        """Return the same collection for a graph inside of a step, which has ids of its own."""
+        return attrs.evolve(self, targets=[], nodes=[], ids={}, by_node={}, by_id={})
 
     def expect_model(self, part: Part, options: Mapping[str, Any], *, what: str) -> None:
         """Remember that a step asks a model: the one that its options name, or the default."""
@@ -70,6 +92,12 @@ class References:
         """Remember the default provider, where the file names it."""
         self.providers.append((part.text(), part))
 
+    def made_by_flow(self, node_id: str, node: Node, part: Part) -> None:
+        """Remember the step for which a flow made a node itself; a step inside it goes first."""
+        if id(node) not in self._by_node:
+            self.made(node, part)
+        self.ids.setdefault(node_id, self._by_node[id(node)])
+
     def note(self, part: Part, options: Mapping[str, Any]) -> None:
         """Remember the providers, tools and targets that options name."""
         if options.get("provider"):
@@ -78,9 +106,9 @@ class References:
             if key in options and key in part:
                 self.tools += _names(part[key])
         if "goto" in part and isinstance(options.get("goto"), str):
-            self.targets.append((options["goto"], part["goto"]))
+            self.targets.append((goto(part["goto"]), part["goto"]))
         for route in part["routes"].elements() if "routes" in part else ():
-            self.targets.append((route["goto"].text(), route["goto"]))
+            self.targets.append((goto(route["goto"]), route["goto"]))
 
     def problems(self, defaults: ModelDefaults, tools: Mapping[str, Tool]) -> Iterator[ConfigError]:
         """Give an error, with its place, for each provider, model and tool that is not there."""
@@ -112,20 +140,30 @@ class References:
                 then is about a name that stands in the file.
         """
         part = self.part_of(error.path, graph)
-        if part is None and graph is None:
+        if graph is None:
             named = (*self.targets, *self.providers, *self.tools)
-            part = next((part for name, part in named if repr(name) in error.message), None)
+            within = "" if part is None else part.path
+            part = next(
+                (
+                    place
+                    for name, place in named
+                    if repr(name) in error.message and place.path.startswith(within)
+                ),
+                part,
+            )
         return whole.unplaced(error) if part is None else part.error(error.message, error.hint)
 
     def part_of(self, node_id: str, graph: Graph | None = None) -> Part | None:
         """Return the step that made the node with this id, where that is known."""
-        if node_id in self.ids:
-            return self.ids[node_id]
         node = graph.nodes.get(node_id) if graph is not None else None
-        for made, part in self.nodes:
-            if made is node or (made.id is not None and made.id == node_id):
-                return part
-        return None
+        if node is not None and id(node) in self._by_node:
+            return self._by_node[id(node)]
+        return self.ids.get(node_id) or self._by_id.get(node_id)
+
+
+def goto(part: Part) -> str:
+    """Return where a command goes, with the prefix that the file is included with."""
+    return part.text() if part.value == _STOP else part.id()
 
 
 def _names(part: Part) -> list[tuple[str, Part]]:

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Unpack
 
 import attrs
 
-from teff.errors import ConfigError, TeffError
+from teff.checkpoint import Checkpointer
+from teff.errors import ConfigError
 from teff.graph import Graph, RunOptions
-from teff.graph.check import check_models_and_tools
+from teff.graph.check import CODES as PROBLEM_CODES
+from teff.graph.check import Problem, missing_models_and_tools
 from teff.messages import user
 from teff.runtime import Limits, ModelDefaults, RunResult
 from teff.tool import Tool
+from teff.workflow.hooks import Hooks, both
 from teff.workflow.part import Part
 from teff.workflow.references import References
+from teff.workflow.secrets import find_secrets
+from teff.workflow.store import Store
 
-__all__ = ["Finding", "Workflow"]
+__all__ = ["CODES", "Finding", "Workflow"]
+
+#: What the code of each finding means, for programs and for the reference.
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "invalid-file": "The file cannot be read as a workflow.",
+        "unknown-name": "A provider, model or tool that a step names is not there.",
+        "models-and-tools": "A node asks a provider or model, or uses a tool, that is not there.",
+        **PROBLEM_CODES,
+        "secret-in-file": "A value looks like a secret that belongs into an environment variable.",
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -26,10 +43,11 @@ class Finding:
 
     Attributes:
         severity: ``error`` keeps the workflow from running; a ``warning`` does not.
-        code: a short name of the kind, for programs.
+        code: a short name of the kind, for programs; one of `CODES`.
         message: what is wrong, in a sentence.
         hint: the way out, in a sentence, or "".
         file, line, column: the place, as far as it is known.
+        node: the id of the node that it is about, or "".
     """
 
     severity: Literal["error", "warning"]
@@ -39,9 +57,17 @@ class Finding:
     file: str = ""
     line: int | None = None
     column: int | None = None
+    node: str = ""
 
     @classmethod
-    def of(cls, error: ConfigError, severity: Literal["error", "warning"], code: str) -> Finding:
+    def of(
+        cls,
+        error: ConfigError,
+        severity: Literal["error", "warning"],
+        code: str,
+        *,
+        node: str = "",
+    ) -> Finding:
         """Return an error that has its place as a finding."""
         return cls(
             severity=severity,
@@ -51,6 +77,7 @@ class Finding:
             file=error.file,
             line=error.line,
             column=error.column,
+            node=node,
         )
 
     def __str__(self) -> str:
@@ -74,6 +101,7 @@ class Workflow:
         tools: what its nodes may use by name.
         limits: the bounds of a run, or None.
         providers: the options of the providers that it declares, by name.
+        hooks: the functions that it names, to be told of every node; imported by `run`.
     """
 
     name: str
@@ -85,8 +113,24 @@ class Workflow:
     tools: tuple[Tool, ...]
     limits: Limits | None
     providers: Mapping[str, Mapping[str, Any]]
+    hooks: Hooks = attrs.field(factory=Hooks)
+    _store: Store | None = attrs.field(default=None, repr=False)
+    _opened: list[Checkpointer] = attrs.field(factory=list, init=False, repr=False, eq=False)
     _whole: Part = attrs.field(repr=False, eq=False)
     _references: References = attrs.field(repr=False, eq=False)
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer that the file describes, opened when it is first asked for; or None.
+
+        Raises:
+            ConfigError: it cannot be opened; with its place in the file.
+        """
+        if self._store is None:
+            return None
+        if not self._opened:
+            self._opened.append(self._store.open())
+        return self._opened[0]
 
     def start(
         self, message: str | None = None, state: Mapping[str, Any] | None = None
@@ -94,12 +138,27 @@ class Workflow:
         """Return the state that a run starts from.
 
         Args:
-            message: what a person says: it is added to ``messages`` and stands under ``input``.
+            message: what a person says: it is added to ``messages`` and stands under ``input``;
+                where the state has a schema, under those of the two that it declares.
             state: laid over the initial state of the file.
+
+        Raises:
+            ConfigError: there is a message, and the schema of the state declares neither.
         """
         start = {**self.initial, **(state or {})}
-        if message is not None:
+        if message is None:
+            return start
+        schema = None if self.graph.validate == "off" else self.graph.schema
+        keys = [key for key in ("messages", "input") if schema is None or key in schema.keys]
+        if not keys:
+            raise ConfigError(
+                "a message needs a place in the state, and its schema declares neither 'messages' "
+                "nor 'input'.",
+                file=self._whole.file,
+            )
+        if "messages" in keys:
             start["messages"] = [*start.get("messages", ()), user(message)]
+        if "input" in keys:
             start["input"] = message
         return start
 
@@ -113,7 +172,9 @@ class Workflow:
 
         Args:
             message, state: see `start`.
-            **options: those of `Graph.run`; ``tools`` are added to those of the file.
+            **options: those of `Graph.run`. ``tools`` are added to those of the file, and ``hooks``
+                are called after those of the file. With a ``checkpoint_id`` and no
+                ``checkpointer``, the run is recorded where the file says.
 
         Raises:
             ConfigError: with the place in the file, where it is about a step.
@@ -122,6 +183,12 @@ class Workflow:
         options["tools"] = [*self.tools, *options.get("tools", ())]
         if "resume" in options and (message is not None or state):
             raise ConfigError("resume= goes on with the stored state; leave out message and state.")
+        if options.get("checkpoint_id") and options.get("checkpointer") is None:
+            checkpointer = self.checkpointer
+            if checkpointer is not None:
+                options["checkpointer"] = checkpointer
+        if self.hooks.references:
+            options["hooks"] = both(self.hooks.resolve(), options.get("hooks"))
         # A run that goes on has its state; a new one begins with that of the file.
         start = None if "resume" in options else self.start(message, state)
         try:
@@ -169,18 +236,34 @@ class Workflow:
         wrong_names = [*self._references.problems(defaults, tools)]
         yield from (Finding.of(error, "error", "unknown-name") for error in wrong_names)
         if not wrong_names:
-            try:
-                check_models_and_tools(
-                    self.graph, tools, defaults, undeclared=self.graph.undeclared_providers
-                )
-            except ConfigError as error:
-                yield Finding.of(self._located(error), "error", "models-and-tools")
-            except TeffError as error:
-                yield Finding.of(
-                    self._whole.unplaced(ConfigError(str(error))), "error", "models-and-tools"
-                )
+            undeclared = self.graph.undeclared_providers
+            missing = missing_models_and_tools(self.graph, tools, defaults, undeclared=undeclared)
+            yield from (
+                Finding.of(self._located(error), "error", "models-and-tools", node=error.path)
+                for error in missing
+            )
         for problem in self.graph.check(known_keys=known_keys):
-            yield Finding.of(self._located(problem.as_error()), problem.severity, problem.code)
+            error = self._placed(problem)
+            yield Finding.of(error, problem.severity, problem.code, node=problem.node)
+        for part, kind in find_secrets(self._whole):
+            error = part.error(
+                f"{part.path} holds what looks like {kind}.",
+                "Put it into an environment variable, and write ${NAME} here.",
+            )
+            yield Finding.of(error, "warning", "secret-in-file")
+
+    def _placed(self, problem: Problem) -> ConfigError:
+        """Give a problem the place of the innermost step that is known."""
+        graph: Graph | None = self.graph
+        part: Part | None = None
+        for name in (problem.node, *problem.within):
+            if graph is None:
+                break
+            part = self._references.part_of(name, graph) or part
+            graph = getattr(graph.nodes.get(name), "graph", None)
+        if part is None:
+            return self._located(problem.as_error())
+        return part.error(problem.message, problem.hint)
 
     def _located(self, error: ConfigError) -> ConfigError:
         return self._references.located(error, self._whole, self.graph)

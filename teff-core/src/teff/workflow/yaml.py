@@ -9,6 +9,7 @@ that are too large, too deep or multiplied by aliases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -19,7 +20,7 @@ from teff.errors import ConfigError
 from teff.workflow.complaints import explain
 from teff.workflow.scalars import resolve_plain
 
-__all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "Written", "read_yaml"]
+__all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "MAX_VALUES", "Place", "Source", "Written", "read_yaml"]
 
 #: The longest file, in characters.
 MAX_CHARACTERS = 2_000_000
@@ -32,12 +33,28 @@ _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
 
+@attrs.frozen(kw_only=True)
+class Source:
+    """A text that is read.
+
+    Attributes:
+        file: its name, for messages.
+        folder: what relative paths in it start from.
+        prefix: what the ids in it begin with; the file that includes it says so.
+    """
+
+    file: str = ""
+    folder: Path = attrs.field(factory=Path)
+    prefix: str = ""
+
+
 @attrs.frozen
 class Place:
     """A place in a file; ``line`` and ``column`` count from 1."""
 
     line: int
     column: int
+    source: Source = attrs.field(factory=Source, eq=False, repr=False)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -66,7 +83,7 @@ class Written:
 
 
 def read_yaml(
-    text: str, file: str = "", *, fill: Callable[[str], str] = lambda text: text
+    text: str, source: Source | str = "", *, fill: Callable[[str], str] = lambda text: text
 ) -> Written | None:
     r"""Read a YAML document; None where there is nothing but space and comments.
 
@@ -78,30 +95,32 @@ def read_yaml(
 
     Args:
         text: the content of the file.
-        file: its name, for errors.
+        source: where it comes from, or the name of the file, for errors.
         fill: called with every text that is a value; returns what it stands for.
 
     Raises:
         ConfigError: with ``file``, ``line``, ``column`` and a hint.
     """
+    if isinstance(source, str):
+        source = Source(file=source)
     if len(text) > MAX_CHARACTERS:
         raise ConfigError(
             f"the file has {len(text):,} characters; a workflow file has at most "
             f"{MAX_CHARACTERS:,}.",
-            file=file,
+            file=source.file,
         )
     try:
-        return _Reader(text, file, fill).document()
+        return _Reader(text, source, fill).document()
     except yaml.YAMLError as error:
-        raise explain(error, text, file) from None
+        raise explain(error, text, source.file) from None
 
 
 class _Reader:
     """Turns PyYAML's events into `Written` values."""
 
-    def __init__(self, text: str, file: str, fill: Callable[[str], str]) -> None:
+    def __init__(self, text: str, source: Source, fill: Callable[[str], str]) -> None:
         self._lines = text.splitlines()
-        self._file = file
+        self._source = source
         self._fill = fill
         self._events: Iterator[events.Event] = yaml.parse(text, Loader=yaml.SafeLoader)
         self._anchors: dict[str, tuple[Written, int]] = {}
@@ -165,7 +184,7 @@ class _Reader:
             elements.append(self._read(following, depth + 1))
         return Written(
             value=[element.value for element in elements],
-            place=_place(event),
+            place=self._place(event),
             elements=elements,
         )
 
@@ -182,10 +201,10 @@ class _Reader:
                 raise self._twice(following, key, first)
             value = self._read(next(self._events), depth + 1)
             if is_merge:
-                merge_place = _place(following)
+                merge_place = self._place(following)
                 merged = self._merged(following, value)
             else:
-                own[key], keys[key] = value, _place(following)
+                own[key], keys[key] = value, self._place(following)
         if own and event.flow_style and all(value.is_missing for value in own.values()):
             raise self._slot(event, own)
         entries: dict[str, Written] = {}
@@ -195,7 +214,7 @@ class _Reader:
         entries |= own
         return Written(
             value={key: value.value for key, value in entries.items()},
-            place=_place(event),
+            place=self._place(event),
             entries=entries,
             keys=keys,
         )
@@ -218,7 +237,7 @@ class _Reader:
         return sources
 
     def _scalar(self, event: events.ScalarEvent) -> Written:
-        place = _place(event)
+        place = self._place(event)
         if not _is_plain(event):
             self._check_tag(event, "str")
             return Written(value=self._filled(event), place=place)
@@ -243,7 +262,7 @@ class _Reader:
 
     def _comment(self, event: events.ScalarEvent) -> str:
         """Return the comment that follows on the line where a value is missing."""
-        place = _place(event)
+        place = self._place(event)
         line = self._lines[place.line - 1] if place.line <= len(self._lines) else ""
         rest = line[place.column - 1 :].strip()
         return rest if rest.startswith("#") else ""
@@ -261,8 +280,14 @@ class _Reader:
             "Put the text in quotes.",
         )
 
+    def _place(self, event: events.Event) -> Place:
+        mark = event.start_mark
+        if mark is None:
+            return Place(1, 1, self._source)
+        return Place(mark.line + 1, mark.column + 1, self._source)
+
     def _twice(self, event: events.Event, key: str, first: Place) -> ConfigError:
-        second = _place(event)
+        second = self._place(event)
         return self._error(
             event,
             f"the key {key!r} stands twice in one mapping: in line {first.line} and in line "
@@ -277,15 +302,10 @@ class _Reader:
         )
 
     def _error(self, event: events.Event, message: str, hint: str = "") -> ConfigError:
-        place = _place(event)
+        place = self._place(event)
         return ConfigError(
-            message, file=self._file, line=place.line, column=place.column, hint=hint
+            message, file=self._source.file, line=place.line, column=place.column, hint=hint
         )
-
-
-def _place(event: events.Event) -> Place:
-    mark = event.start_mark
-    return Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
 
 
 def _is_plain(event: events.Event) -> bool:

@@ -1,0 +1,144 @@
+"""Findings about state keys: read and never written, written twice at once, sent as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from teff.errors import suggest
+from teff.graph.check.problem import Problem, warning
+from teff.graph.check.ways import Ways, nodes_inside
+from teff.node import LLM, Node
+
+if TYPE_CHECKING:
+    from teff.graph.graph import Graph
+
+__all__ = [
+    "USUAL_KEYS",
+    "colliding_writes",
+    "keys_inside",
+    "unwritten_condition_keys",
+    "unwritten_keys",
+    "whole_states",
+    "written_keys",
+]
+
+#: Keys that are there in most runs: what a user says, and what an error edge brings.
+USUAL_KEYS = frozenset({"error", "messages", "input"})
+
+
+def written_keys(graph: Graph) -> frozenset[str] | None:
+    """Return the keys that the nodes write, or None where one of them may write anything."""
+    written: set[str] = set()
+    for node in graph.nodes.values():
+        keys = node.writes()
+        if keys is None:
+            return None
+        written |= set(keys)
+    return frozenset(written)
+
+
+def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:
+    """Give the keys that a node cannot do without, and that are not ``there``.
+
+    What the graphs inside read is left to their own check, which can say which of their nodes it is.
+    """
+    for name, node in graph.nodes.items():
+        missing = [key for key in dict.fromkeys(node.reads() or ()) if key not in there]
+        if not missing:
+            continue
+        parts = list(nodes_inside(node))
+        inner = {key for part in parts if takes_whole_state(part) for key in part.reads() or ()}
+        own = {
+            key
+            for part in parts
+            if not takes_whole_state(part) and (part is not node or len(parts) == 1)
+            for key in part.reads() or ()
+        }
+        for key in missing:
+            if key not in inner or key in own:
+                yield warning(
+                    "unwritten-key",
+                    name,
+                    f"node {name!r} reads state key {key!r}, which nothing writes.",
+                    suggest(key, there).strip() or "Give it in the input.",
+                )
+
+
+def takes_whole_state(node: Node) -> bool:
+    """Say whether a node runs a graph that begins with the whole state around it."""
+    return getattr(node, "graph", None) is not None and getattr(node, "input_map", None) is None
+
+
+def keys_inside(node: Node) -> frozenset[str] | None:
+    """Return the keys that the nodes within a node write for each other, or None: any."""
+    written: set[str] = set()
+    for part in nodes_inside(node):
+        keys = part.writes()
+        if keys is None:
+            return None
+        written |= set(keys)
+    return frozenset(written)
+
+
+def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -> Iterator[Problem]:
+    """Give the keys that a condition looks at, and that are not ``there``."""
+    for way in ways.all():
+        if not way.is_edge:
+            continue  # the node itself says that it reads them
+        for key in sorted(way.keys):
+            if key not in there:
+                yield warning(
+                    "unwritten-condition-key",
+                    way.source,
+                    f"the condition {way.label!r} after node {way.source!r} looks at {key!r}, "
+                    "which nothing writes.",
+                    suggest(key, there).strip() or "Give it in the input.",
+                )
+
+
+def colliding_writes(graph: Graph) -> Iterator[Problem]:
+    """Give the keys that two branches of one node write, and that no reducer brings together."""
+    for name, node in graph.nodes.items():
+        for part in nodes_inside(node):
+            branches = getattr(part, "branches", None) or ()
+            writers: dict[str, int] = {}
+            for branch in branches.values() if isinstance(branches, Mapping) else branches:
+                for key in _written_by(branch):
+                    writers[key] = writers.get(key, 0) + 1
+            for key, count in writers.items():
+                if count > 1 and key not in graph.reducers:
+                    yield warning(
+                        "colliding-writes",
+                        name,
+                        f"{count} branches of node {name!r} write the state key {key!r}, and only "
+                        "the value of the last one stays.",
+                        f"Give them keys of their own, or the key {key!r} a reducer.",
+                    )
+
+
+def _written_by(branch: object) -> set[str]:
+    """Return the keys that a branch puts a value under; what is appended to cannot collide."""
+    nodes: Iterable[object] = (branch,) if isinstance(branch, Node) else branch  # type: ignore[assignment]
+    written: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Node):
+            appended = getattr(node, "messages_key", None)
+            written |= {
+                key for key in node.writes() or () if key != appended and not key.startswith("_")
+            }
+    return written
+
+
+def whole_states(graph: Graph) -> Iterator[Problem]:
+    """Give the nodes that send everything in the state to a model."""
+    for name, node in graph.nodes.items():
+        for part in nodes_inside(node):
+            if isinstance(part, LLM) and not (part.prompt or part.input_key or part.messages_key):
+                yield warning(
+                    "whole-state-prompt",
+                    name,
+                    f"node {name!r} sends the whole state to the model: it has no prompt, "
+                    "input_key or messages_key.",
+                    "Write a prompt with the keys that the model needs.",
+                )

@@ -1,0 +1,139 @@
+"""`Session`: a chat in a checkpointer, one run for each turn.
+
+The turns of the chat ``"c"`` are the runs ``"c#turn-1"``, ``"c#turn-2"``, … Which of them are over
+stands in a run of its own, ``"c#session"``, one short record for each; whoever holds its lease takes
+the turn. So a turn reads that list and the turn before it, however long the chat is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from teff.checkpoint import Checkpointer, Lease, Record, RunState
+from teff.errors import RunLocked
+from teff.runtime import Frame, Journal, Question, Run, uninterrupted
+from teff.state import freeze
+
+__all__ = ["Session", "open_session", "state_of", "stored_run"]
+
+
+class Session:
+    """A chat as its store knows it.
+
+    Attributes:
+        id: of the chat.
+        closed: the number of the last turn that is over; 0 before the first.
+        asked: the id of the question that the caller was told of last, while it is open.
+    """
+
+    def __init__(self, store: Checkpointer, id: str, *, owner: str) -> None:
+        self.id = id
+        self.closed = 0
+        self.asked = ""
+        self._store = store
+        self._owner = owner
+        self._lease: Lease | None = None
+
+    @property
+    def list_id(self) -> str:
+        """The id of the run that lists the turns."""
+        return f"{self.id}#session"
+
+    def run_id(self, number: int) -> str:
+        """Return the id of the run of a turn."""
+        return f"{self.id}#turn-{number}"
+
+    async def read(self) -> None:
+        """Read which turns are over."""
+        for record in await self._store.load(self.list_id, owner=self._owner):
+            self._note(record.data)
+
+    def _note(self, data: Mapping[str, Any]) -> None:
+        self.asked = data["asked"]
+        if not self.asked:
+            self.closed = data["turn"]
+
+    async def turn(self, number: int) -> Journal:
+        """Return what is recorded of a turn; nothing where it has not begun."""
+        return await _read(self._store, self.run_id(number), owner=self._owner)
+
+    async def close_turn(self, number: int) -> None:
+        """Record that a turn is over: no later one goes on with it."""
+        await self._append({"turn": number, "asked": ""})
+
+    async def tell_asked(self, number: int, question: Question) -> None:
+        """Record that the caller is told of a question, so that the next message answers it."""
+        await self._append({"turn": number, "asked": question.id})
+
+    async def _append(self, data: Mapping[str, Any]) -> None:
+        assert self._lease is not None  # noqa: S101  # only an open session is written
+        record = Record(kind="value", path="turn", data=freeze(dict(data)))
+        await uninterrupted(self._store.append(self._lease, [record]))
+        self._note(data)
+
+    async def claim(self) -> None:
+        """Take the session, for one turn.
+
+        Raises:
+            RunLocked: another turn is under way.
+        """
+        try:
+            self._lease = await self._store.claim(self.list_id, owner=self._owner)
+        except RunLocked:
+            raise RunLocked(
+                f"session {self.id!r} is in the middle of another turn: wait for it to end",
+                run_id=self.id,
+            ) from None
+
+    async def release(self, left: RunState) -> None:
+        """Give the session back."""
+        if self._lease is not None:
+            await self._store.release(self._lease, left)
+
+
+@asynccontextmanager
+async def open_session(store: Checkpointer, id: str, *, owner: str) -> AsyncIterator[Session]:
+    """Hold a session, so that nobody else takes a turn of it.
+
+    Raises:
+        RunLocked: another turn is under way.
+    """
+    session = Session(store, id, owner=owner)
+    left: RunState = "failed"
+    try:
+        await uninterrupted(session.claim())
+        await session.read()
+        yield session
+        left = "paused" if session.asked else "finished"
+    finally:
+        await uninterrupted(session.release(left))
+
+
+async def stored_run(store: Checkpointer, id: str, *, owner: str) -> Journal:
+    """Return what is recorded of a chat's turn: the one that goes on, or the last that is over.
+
+    Where there is no chat of that id, it is what is recorded of the run of that id.
+    """
+    session = Session(store, id, owner=owner)
+    await session.read()
+    for number in (session.closed + 1, session.closed):
+        turn = await session.turn(number)
+        if turn.signature:
+            return turn
+    return await _read(store, id, owner=owner)
+
+
+async def _read(store: Checkpointer, run_id: str, *, owner: str) -> Journal:
+    records = await store.load(run_id, owner=owner)
+    # Only to be read: no lease is that old.
+    return Journal(store, Lease(run_id=run_id, owner=owner, epoch=0), records)
+
+
+def state_of(turn: Journal) -> Mapping[str, Any]:
+    """Return the state that a run ended with, or that its finished steps have come to; frozen."""
+    if turn.end is not None and turn.end["final"]:
+        ended: Mapping[str, Any] = turn.end["state"]
+        return ended
+    return Frame(Run(journal=turn), "", turn.input, entry="").state

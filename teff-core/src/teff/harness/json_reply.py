@@ -1,0 +1,273 @@
+"""JSON in what a model wrote: within thinking, code fences and other text."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+__all__ = ["Candidate", "Found", "find_json"]
+
+#: A value that is nested more deeply is refused; no answer needs it, and to walk it takes a stack.
+_DEEPEST = 100
+#: So many values of one reply are looked at, and so many broken ones are passed over.
+_MOST = 64
+
+_THINKING = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis"
+_MARK = re.compile(
+    rf"<(?P<close>/)?(?:{_THINKING})\s?>|\[(?P<close2>/)?THINK\]"
+    r"|(?P<final><\|channel\|>\s*final[^<]{0,200}<\|message\|>)"
+    r"|(?P<fence>```[ \t]*(?P<label>\w*))"
+    r"|(?P<value>[\[{])"
+    r'|^[ \t]*(?P<line>"(?:[^"\\\n]|\\.)*+")[ \t]*$',
+    re.IGNORECASE | re.MULTILINE,
+)
+# A text that is never closed reaches to the end, so that every character is passed once.
+_TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
+#: How every object and list begins; other brackets belong to the text.
+_BEGINS = re.compile(
+    r'\{\s*["}]|\[\s*(?:["\[\]{]|-?(?:\d|Infinity)|(?:true|false|null|NaN)\b)', re.ASCII
+)
+_ENDS_AFTER_BRACKET = re.compile(r"[\[{]\s*\Z")
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """A JSON value that stands in a reply.
+
+    Attributes:
+        value: plain dicts, lists, text, numbers, truth values and None.
+        size: how many characters it takes.
+        labelled: whether it stands in a code fence that says ``json``.
+    """
+
+    value: Any
+    size: int
+    labelled: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """What `find_json` found.
+
+    Attributes:
+        candidates: every value, those in ``json`` fences first, else in the order of the text;
+            values inside of others are none, neither is what stands within thinking.
+        text: the text outside of thinking and of values.
+        unclosed: whether the text ends within a value.
+        reason: why what looks like a value is none, or "".
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    text: str = ""
+    unclosed: bool = False
+    reason: str = ""
+
+    @property
+    def longest(self) -> Candidate | None:
+        """The longest of the candidates, the labelled ones before the others."""
+        return max(self.candidates, key=lambda found: (found.labelled, found.size), default=None)
+
+
+def find_json(reply: str) -> Found:
+    """Return the JSON values of a reply.
+
+    The whole reply is one where it is JSON. Else objects and lists count wherever they begin, and
+    texts, numbers, truth values and null where they have a line to themselves. NaN, Infinity and
+    numbers beyond the range of a float are not JSON; of a key that is there twice the last value
+    counts; line breaks within texts are taken. What stands inside of a value that is broken or never
+    closed is no value of its own.
+
+    >>> [found.value for found in find_json('<think>{"n": 0}</think> Sure: {"n": 1}!').candidates]
+    [{'n': 1}]
+
+    Args:
+        reply: any text; nothing in it makes this raise, and the time grows with its length.
+    """
+    text = reply.strip().removeprefix("\ufeff").strip()
+    try:
+        value, end = _decode(text, 0)
+    except _NoJson:
+        pass
+    else:
+        if end == len(text):
+            return Found(candidates=(Candidate(value=value, size=end),))
+    scan = _Scan(text)
+    scan.run()
+    found = sorted(scan.candidates, key=lambda candidate: not candidate.labelled)
+    outside = "".join(scan.outside)
+    if len(found) < _MOST:
+        found += _alone_in_line(outside)
+    return Found(
+        candidates=tuple(found[:_MOST]),
+        text=outside.strip(),
+        unclosed=scan.unclosed,
+        reason=scan.reason,
+    )
+
+
+class _NoJson(ValueError):
+    """There is no JSON value here."""
+
+
+class _Scan:
+    """One walk over a reply, from mark to mark."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.labelled = self.fenced = False
+        self.candidates: list[Candidate] = []
+        self.outside: list[str] = []
+        self.unclosed = False
+        self.broken = 0
+        self.reason = ""
+
+    def run(self) -> None:
+        while (mark := _MARK.search(self.text, self.position)) is not None:
+            self.outside.append(self.text[self.position : mark.start()])
+            self.position = mark.end()
+            if mark["value"]:
+                self.read_value(mark.start())
+            elif mark["line"]:
+                self.outside.append(mark.group())
+            elif mark["fence"]:
+                self.fenced = not self.fenced
+                self.labelled = self.fenced and mark["label"].lower().startswith("json")
+                # An end of a fence may be followed by a word: it belongs to the text.
+                self.outside.append("\n" if self.fenced else f"\n{mark['label']}")
+            elif mark["close"] or mark["close2"] or mark["final"]:
+                self.candidates.clear()  # all of it was thinking, opened in the prompt
+                self.outside.clear()
+                self.reason = ""
+                self.labelled = self.fenced = False
+            else:
+                self.skip_thinking()
+        self.outside.append(self.text[self.position :])
+
+    def read_value(self, start: int) -> None:
+        if _BEGINS.match(self.text, start) is None:
+            self.outside.append(self.text[start])
+            self.unclosed = _ENDS_AFTER_BRACKET.match(self.text, start) is not None
+            return
+        try:
+            value, self.position = _decode(self.text, start)
+        except _NoJson as error:
+            self.reason = self.reason or str(error)
+            self.skip_broken(start)
+            return
+        self.outside.append(" ")
+        if len(self.candidates) < _MOST:
+            size = self.position - start
+            self.candidates.append(Candidate(value=value, size=size, labelled=self.labelled))
+
+    def skip_broken(self, start: int) -> None:
+        """Go on after the end of a broken value, or where thinking begins or ends."""
+        self.broken += 1
+        if self.broken > _MOST:
+            self.position = len(self.text)
+            return
+        tag = next(
+            (mark for mark in _MARK.finditer(self.text, start + 1) if _is_thinking(mark)), None
+        )
+        stop = tag.start() if tag is not None else len(self.text)
+        depth = 0
+        for part in _TEXT_OR_BRACKET.finditer(self.text, start, stop):
+            if part.group() in "[{":
+                depth += 1
+            elif part.group() in "]}":
+                depth -= 1
+                if depth == 0:
+                    self.position = part.end()
+                    return
+        self.position = stop
+        self.unclosed = self.unclosed or tag is None
+
+    def skip_thinking(self) -> None:
+        depth = 1
+        for mark in _MARK.finditer(self.text, self.position):
+            if mark["final"]:
+                depth = 0
+            elif _is_thinking(mark):
+                depth += -1 if mark["close"] or mark["close2"] else 1
+            if depth == 0:
+                self.position = mark.end()
+                return
+        self.position = len(self.text)
+
+
+def _is_thinking(mark: re.Match[str]) -> bool:
+    return not (mark["value"] or mark["fence"] or mark["line"])
+
+
+def _alone_in_line(text: str) -> Iterator[Candidate]:
+    for line in text.split("\n"):
+        written = line.strip().strip("`").strip()
+        if not written or written[0] not in '"-0123456789tfn':
+            continue
+        try:
+            value, end = _decode(written, 0)
+        except _NoJson:
+            continue
+        if end == len(written):
+            yield Candidate(value=value, size=end)
+
+
+def _decode(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at ``start``, and its end."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        reason = error.msg.removesuffix(" at").replace("Expecting", "expected")
+        shown = text[max(0, error.pos - 20) : error.pos + 20]
+        raise _NoJson(f"{reason} near {shown!r}") from None
+    except RecursionError:
+        raise _NoJson("it is nested too deeply") from None
+    except ValueError as error:
+        raise _NoJson(str(error)) from None
+    if _is_too_deep(value):
+        raise _NoJson("it is nested too deeply")
+    return value, end
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(_DEEPEST):
+        if not level:
+            return False
+        level = [
+            below
+            for item in level
+            for below in (item.values() if isinstance(item, dict) else item)
+            if isinstance(below, dict | list)
+        ]
+    return bool(level)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too great a number")
+    return number
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 4_000:  # Python itself refuses about as many, in words for programmers
+        raise ValueError(f"{text[:40]}… is too long a number")
+    return int(text)
+
+
+_DECODER = json.JSONDecoder(
+    strict=False,
+    parse_constant=_refuse_constant,
+    parse_float=_finite_number,
+    parse_int=_whole_number,
+)

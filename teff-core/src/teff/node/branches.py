@@ -1,0 +1,259 @@
+"""What the containers have in common: running nodes inside a node, and what comes of them.
+
+Branches start from a dict of their own, and nothing in it can be changed in place, so they cannot
+see each other. What they change is kept as the updates of their nodes, and the updates are what a
+container brings back: as one update that does what they would do one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from teff.errors import ConfigError
+from teff.node.base import Node
+from teff.node.inner import as_inner_node
+from teff.runtime import ExecContext, LimitSignal
+from teff.state import DELETE, Append, Overwrite, Reducers, merge_into
+from teff.state.reducers import NAMED
+
+__all__ = [
+    "Steps",
+    "as_steps",
+    "combined",
+    "nodes_of",
+    "option_first",
+    "reads_of",
+    "run_steps",
+    "signature_of",
+    "turn_keys_of",
+    "writes_of",
+]
+
+#: One node, or several that run one after another.
+Steps: TypeAlias = Node | list[Node]
+
+Update: TypeAlias = Mapping[str, Any]
+
+
+async def run_steps(
+    ctx: ExecContext,
+    key: str,
+    steps: Steps,
+    state: MutableMapping[str, Any],
+    updates: list[Update],
+    reducers: Reducers,
+) -> None:
+    """Run nodes one after another, each by a recorded call of its own.
+
+    Args:
+        ctx: of the container.
+        key: names the branch within it.
+        steps: what to run.
+        state: a dict of the branch's own; it is changed as the nodes change it.
+        updates: the update of each node is added to it, and, where a limit or a cancellation ends
+            the run, what the unfinished node has kept.
+        reducers: by which ``state`` is changed.
+    """
+    if isinstance(steps, Node):
+        calls = [(ctx, key, steps, steps.id or key)]
+    else:
+        part = ctx.part(key)
+        calls = [
+            (part, str(place), node, node.id or f"{key}-{place}")
+            for place, node in enumerate(steps)
+        ]
+    for within, name, node, node_id in calls:
+        watched = _Watched(node)
+        try:
+            update = await within.call(name, watched, state, node_id=node_id)
+        except (LimitSignal, asyncio.CancelledError):
+            if watched.ctx is not None and watched.ctx.partial:
+                updates.append(watched.ctx.partial)
+            raise
+        merge_into(state, update, reducers)
+        updates.append(update)
+
+
+class _Watched:
+    """A node that remembers the context it was given, and has the time that the run gives a node."""
+
+    __slots__ = ("ctx", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.ctx: ExecContext | None = None
+
+    @property
+    def type(self) -> str:
+        return self.node.type or type(self.node).__name__
+
+    async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
+        self.ctx = ctx
+        seconds = ctx.run.node_timeout
+        if seconds is None or next(iter(self.node.children()), None) is not None:
+            return await self.node.execute(ctx, state)
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self.node.execute(ctx, state)
+        except TimeoutError as error:
+            if limit.expired() and not error.args:
+                raise TimeoutError(
+                    f"node {ctx.node_id!r} took longer than {seconds:g} seconds"
+                ) from None
+            raise
+
+
+def combined(
+    state: Mapping[str, Any], updates: Iterable[Update], reducers: Reducers
+) -> dict[str, Any]:
+    """Return one update that does to ``state`` what ``updates`` do one after another.
+
+    Where that can be said without knowing ``state``, it is: additions stay additions, and values for
+    a function are put together by the function, where that comes to the same. So containers may
+    stand in each other.
+
+    >>> updates = [{"log": Append(["a"]), "n": 1}, {"log": Append(["b"]), "n": 2}]
+    >>> combined({"log": ["start"]}, updates, {})
+    {'log': Append(['a', 'b']), 'n': 2}
+    """
+    written: dict[str, list[Any]] = {}
+    for update in updates:
+        for key, value in update.items():
+            written.setdefault(key, []).append(value)
+    return {key: _in_one(key, values, state, reducers) for key, values in written.items()}
+
+
+def _in_one(key: str, values: list[Any], state: Mapping[str, Any], reducers: Reducers) -> Any:
+    reducer = reducers.get(key)
+    replaced = [
+        place
+        for place, value in enumerate(values)
+        if value is DELETE
+        or type(value) is Overwrite
+        or (reducer is None and type(value) is not Append)
+    ]
+    if replaced:
+        values = values[replaced[-1] :]
+    if len(values) == 1:
+        return values[0]
+    if replaced:
+        return Overwrite(_after({}, key, values, reducers))
+    if reducer is NAMED["append"] or all(type(value) is Append for value in values):
+        return Append(item for value in values for item in _items(value))
+    is_plain = not any(type(value) is Append for value in values)
+    if is_plain and reducer is NAMED["keep"]:
+        return values[0]
+    before = {key: state[key]} if key in state else {}
+    after = _after(before, key, values, reducers)
+    if is_plain:
+        try:
+            alone = _after({}, key, values, reducers)
+            if _is_same(_after(before, key, [alone], reducers), after):
+                return alone
+        except Exception:
+            return Overwrite(after)  # the function takes no update in the place of a value
+    return Overwrite(after)
+
+
+def _after(before: Update, key: str, values: Iterable[Any], reducers: Reducers) -> Any:
+    own = dict(before)
+    for value in values:
+        merge_into(own, {key: value}, reducers)
+    return own[key]
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other)
+    return bool(one == other)
+
+
+def as_steps(given: Any, what: str) -> Steps:
+    """Return what a branch is made of, from nodes, functions ``(ctx, state)``, flows, or a list.
+
+    Args:
+        given: one of them.
+        what: names the branch in errors.
+
+    Raises:
+        ConfigError: it is something else, or an empty list.
+    """
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        if not given:
+            raise ConfigError(f"{what} is empty: it needs at least one step.")
+        steps = [_as_step(step, f"{what}[{place}]") for place, step in enumerate(given)]
+        return steps if len(steps) > 1 else steps[0]
+    return _as_step(given, what)
+
+
+def _as_step(step: Any, what: str) -> Node:
+    if isinstance(step, type):
+        raise ConfigError(f"{what} is the class {step.__name__}: give a node made of it.")
+    try:
+        return as_inner_node(step)
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error.message}", path=error.path, hint=error.hint) from None
+
+
+def option_first(
+    name: str, first: object, given: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
+    """Return config and keywords of a node whose first argument is its option ``name``, or config.
+
+    A mapping is config where it holds ``name``, or where the keywords do.
+    """
+    if first is None:
+        keywords = dict(given)
+        return keywords.pop("config", None), keywords
+    if isinstance(first, Mapping) and (name in first or name in given):
+        return first, given
+    if name in given:
+        raise ConfigError(f"the option {name!r} is given twice.", path=name)
+    return None, {name: first, **given}
+
+
+def nodes_of(steps: Steps) -> list[Node]:
+    """Return the nodes in their order."""
+    return [steps] if isinstance(steps, Node) else steps
+
+
+def reads_of(steps: Steps) -> set[str]:
+    """Return the keys that are known to be read, without those that a step before writes."""
+    read: set[str] = set()
+    written: set[str] = set()
+    for node in nodes_of(steps):
+        read |= set(node.reads() or ()) - written
+        written |= set(node.writes() or ())
+    return read
+
+
+def writes_of(steps: Steps) -> set[str] | None:
+    """Return the keys that the steps may update, or None where one of them does not know."""
+    written: set[str] = set()
+    for node in nodes_of(steps):
+        keys = node.writes()
+        if keys is None:
+            return None
+        written |= set(keys)
+    return written
+
+
+def turn_keys_of(nodes: Iterable[Node]) -> list[str]:
+    """Return the keys of the nodes that belong to one turn of a chat."""
+    keys = [key for node in nodes for key in getattr(node, "turn_keys", tuple)()]
+    return list(dict.fromkeys(keys))
+
+
+def signature_of(steps: Steps) -> Any:
+    """Return the signature of a node, or the list of those of several."""
+    if isinstance(steps, Node):
+        return steps.signature()
+    return [node.signature() for node in steps]

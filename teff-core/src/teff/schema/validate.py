@@ -1,0 +1,131 @@
+"""JSON values checked against a JSON Schema, completely, with the library ``jsonschema``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from teff.errors import ConfigError
+
+__all__ = ["SchemaValidator"]
+
+#: How many problems are told at most, and how long each may be: a model reads them.
+_MOST = 10
+_LONGEST = 300
+
+
+class SchemaValidator:
+    """Checks values against one JSON Schema.
+
+    Without ``$schema`` it is read as draft 2020-12. ``format`` is checked where the library can do
+    so by itself (``date``, ``email``, ``ipv4``, ``uuid`` and others). A truth value is no number.
+    A ``$ref`` must lead to a place within the schema: nothing is fetched.
+
+    >>> check = SchemaValidator({"type": "object", "properties": {"age": {"type": "integer"}}})
+    >>> check.problems({"age": "7"})
+    ["age: '7' is not of type 'integer'"]
+    >>> check.problems({"age": 7})
+    []
+
+    Args:
+        schema: the schema; it is copied.
+        what: whose it is, to begin a message with.
+
+    Raises:
+        ConfigError: it is no JSON Schema, or a ``$ref`` leads nowhere.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, what: str = "the schema") -> None:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+        from referencing import Registry
+
+        self.schema = _plain_copy(schema, what)
+        library = validator_for(self.schema, default=Draft202012Validator)
+        try:
+            library.check_schema(self.schema)
+        except SchemaError as error:
+            where = _place(error.absolute_path)
+            raise ConfigError(
+                f"{what} is no JSON Schema: {f'{where}: ' if where else ''}"
+                f"{_shortened(error.message)}."
+            ) from None
+        except RecursionError:
+            raise ConfigError(f"{what} is nested too deeply.") from None
+        _check_references(self.schema, what)
+        self._library = library(
+            self.schema, registry=Registry(), format_checker=library.FORMAT_CHECKER
+        )
+
+    def problems(self, value: Any) -> list[str]:
+        """Return what is wrong with a value of plain dicts and lists, one text each; at most ten."""
+        found: list[str] = []
+        try:
+            for error in self._library.iter_errors(value):
+                found.append(_told(error))
+                if len(found) == _MOST:
+                    break
+        except RecursionError:
+            found.append("it is nested too deeply")
+        return list(dict.fromkeys(found))
+
+
+def _plain_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
+    try:
+        copied = json.loads(json.dumps(schema, default=_as_plain, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{what} is no JSON Schema: {error}.") from None
+    if not isinstance(copied, dict):
+        raise ConfigError(f"{what} is no JSON Schema: it must be a mapping.")
+    return copied
+
+
+def _as_plain(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"it holds a value of the type {type(value).__name__}, which is not JSON")
+
+
+def _check_references(schema: dict[str, Any], what: str) -> None:
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    root = Resource.from_contents(schema, default_specification=DRAFT202012)
+    base = root.id() or ""
+    waiting = [(Registry().with_resource(base, root).resolver(base), root)]
+    while waiting:
+        resolver, resource = waiting.pop()
+        contents = resource.contents
+        if isinstance(contents, Mapping) and isinstance(reference := contents.get("$ref"), str):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                raise ConfigError(
+                    f"{what}: its reference {reference!r} leads to nothing within it."
+                ) from None
+        waiting += [(resolver.in_subresource(below), below) for below in resource.subresources()]
+
+
+def _told(error: Any) -> str:
+    from jsonschema.exceptions import best_match
+
+    # Of a value that fits no branch of an anyOf, the branch that it misses least is told.
+    nearest = best_match([error]) or error
+    where = _place(nearest.absolute_path)
+    return f"{where}: {_shortened(nearest.message)}" if where else _shortened(nearest.message)
+
+
+def _place(path: Iterable[str | int]) -> str:
+    place = ""
+    for step in path:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
+    return place
+
+
+def _shortened(text: str) -> str:
+    # The end of a message says what is expected, and its start shows the value.
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"

@@ -1,0 +1,87 @@
+"""``checkpoint``: where a workflow file wants its runs kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, cast
+
+import attrs
+
+from teff.checkpoint import Checkpointer
+from teff.errors import ConfigError
+from teff.plugins import catalogue
+from teff.schema.annotations import Field, class_fields, function_parameters, is_class_with_fields
+from teff.workflow.options import read_options
+from teff.workflow.part import Part
+
+__all__ = ["Store", "read_checkpoint"]
+
+#: The option that is a place in the file system, where its type does not say so.
+_PATH = "path"
+#: What `sqlite3` takes for a database without a file.
+_IN_MEMORY = ":memory:"
+
+
+@attrs.frozen
+class Store:
+    """A checkpointer that is not made yet: nothing is opened before it is asked for."""
+
+    factory: Any
+    options: Mapping[str, Any]
+    _part: Part = attrs.field(repr=False, eq=False)
+
+    def open(self) -> Checkpointer:
+        """Make the checkpointer.
+
+        Raises:
+            ConfigError: it refuses its options; with the place in the file.
+        """
+        try:
+            return cast("Checkpointer", self.factory(**self.options))
+        except ConfigError as error:
+            raise self._part.located(error) from error.__cause__
+        except (TypeError, ValueError, OSError) as error:
+            raise self._part.error(f"the checkpointer cannot be made: {error}.") from error
+
+
+def read_checkpoint(part: Part) -> Store:
+    """Read ``checkpoint``: a type, and the options of the checkpointer of that type.
+
+    A relative ``path`` starts from the folder of the file.
+
+    Raises:
+        ConfigError: an unknown type, an unknown or a missing option, or one of a wrong type.
+    """
+    if "type" not in part.entries():
+        raise part.error("checkpoint: the key 'type' is missing.", "Write `type: memory`.")
+    name = part["type"].text()
+    with part["type"].errors_here():
+        factory: Any = catalogue().load("teff.checkpointers", name)
+    fields = {field.name: field for field in _fields(factory)}
+    what = f"checkpoint {name!r}"
+    options = read_options(
+        part.without(["type"]), {name: field.type for name, field in fields.items()}, what=what
+    )
+    for missing in (field.name for field in fields.values() if field.required):
+        if missing not in options:
+            raise part.error(f"{what}: the option {missing!r} is missing.")
+    for option, value in options.items():
+        if isinstance(value, PurePath) or (option == _PATH and isinstance(value, str)):
+            options[option] = _from_folder(part, value)
+    return Store(factory, options, part)
+
+
+def _fields(factory: Any) -> tuple[Field, ...]:
+    if is_class_with_fields(factory):
+        return class_fields(factory)
+    if isinstance(factory, type):
+        own = factory.__init__ is not object.__init__  # type: ignore[misc]  # looked at, not called
+        return function_parameters(factory.__init__)[1:] if own else ()  # type: ignore[misc]
+    return function_parameters(factory)
+
+
+def _from_folder(part: Part, value: str | PurePath) -> str | PurePath:
+    if str(value) == _IN_MEMORY:
+        return value
+    return type(value)(part.place.source.folder / value)
