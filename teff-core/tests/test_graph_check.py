@@ -260,6 +260,14 @@ def test_teams_and_routes_of_a_flow_are_complete() -> None:
     assert codes(team.step(Transform(action="now")).compile()) == []
 
 
+def test_agents_of_any_name_are_told_apart() -> None:
+    agents: Any = {name: Transform(action="now") for name in ("a>b", "key", "x, y", "Desk", "desk")}
+    flow = Flow().step(Plain(writes=["to"]), "lead").route("to", agents=agents)
+    graph = flow.step(Transform(action="now")).compile()
+    assert [problem.node for problem in problems_of(graph)] == ["lead", "lead"]
+    assert codes(graph) == ["missing-default", "unbounded-cycle"]
+
+
 def test_a_command_without_goto_and_edges() -> None:
     routes: Any = [{"when": "k=a", "goto": "b"}]
     nodes: dict[str, Node] = {"a": CommandNode(routes=routes), "b": Plain()}
@@ -392,6 +400,7 @@ def test_limits_bound_every_cycle(limits: Limits) -> None:
     inner = graph_of(*CYCLE)
     assert codes(Graph({"sub": SubFlow(inner)}, [], "sub", limits=limits)) == []
     assert codes(Graph({"sub": SubFlow(inner)}, [], "sub")) == ["unbounded-cycle"]
+    assert codes(Graph({"sub": SubFlow(inner, max_iterations=9)}, [], "sub")) == []
 
 
 def test_a_limit_of_model_calls_bounds_a_cycle_with_a_model() -> None:

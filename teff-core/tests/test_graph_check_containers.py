@@ -55,6 +55,19 @@ def test_branches_that_write_one_key(branches: Any, found: list[str]) -> None:
     assert codes(Retry(Parallel(branches))) == found
 
 
+def test_branches_that_add_to_one_list_do_not_collide() -> None:
+    def adds() -> Transform:
+        return Transform(action="append", value=1, output_key="log")
+
+    def says(key: str) -> LLM:
+        return LLM(prompt="hi", output_key=key, messages_key="talk", append_reply=True)
+
+    assert codes(Parallel([adds(), Retry(adds())]), known="talk") == []
+    assert codes(Parallel([says("one"), [Retry(says("two"))]]), known="talk") == []
+    flow = SubFlow(Graph({"say": says("one")}, [], "say"))
+    assert codes(Parallel([flow, says("two")]), known="talk") == []
+
+
 def test_two_models_with_the_same_output_key() -> None:
     assert codes(Parallel([LLM(prompt="a"), LLM(prompt="b")])) == ["colliding-writes"]
     apart = [LLM(prompt="a", output_key="one"), LLM(prompt="b", output_key="two")]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,9 @@ from teff.conditions import compile_condition, parse
 from teff.graph import Edge, Graph
 from teff.graph.check import CODES
 from teff.graph.check.possible import Possibilities, TooManyCombinations
-from teff.node import Node
+from teff.node import CommandNode, Node
+from teff.node.gate import Gate
+from teff.runtime import StreamEvent
 
 KEYS = ("k", "n")
 WORDS = ("a", "A", "b", "no", "1", "2", "1.0", "true", "null", "'a'", "'A'", "'1'", "''", "z.")
@@ -114,34 +118,74 @@ edge_conditions = st.one_of(st.none(), st.just("__error__"), conditions)
 edges = st.lists(st.builds(Edge, names, names, edge_conditions), max_size=10)
 
 
-@settings(max_examples=150, deadline=None)
-@given(edges, states)
-def test_what_is_not_reported_does_not_happen(ways: list[Edge], state: dict[str, Any]) -> None:
-    nodes = {name: Mark() for name in "abcde"}
-    graph = Graph(nodes, ways, "a")
+routes = st.lists(st.fixed_dictionaries({"when": conditions, "goto": names}), max_size=2)
+updates = st.one_of(st.none(), st.fixed_dictionaries({"k": values}))
+plain_nodes = st.builds(Mark)
+all_nodes = st.one_of(
+    plain_nodes,
+    st.builds(CommandNode, routes=routes, goto=st.one_of(st.none(), names), update=updates),
+    st.builds(Gate, input_key=keys, output_key=keys, rounds_key=st.just("rounds")).filter(
+        lambda gate: gate.input_key != gate.output_key
+    ),
+)
+
+
+def graphs(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[Graph]:
+    made = st.fixed_dictionaries({name: nodes for name in "abcde"})
+    return st.builds(Graph, made, edges, st.just("a"))
+
+
+def run(graph: Graph, state: Mapping[str, Any], steps: int) -> tuple[str | None, list[str]]:
+    """Run a graph; return why it ended, and the nodes in order."""
+    visited: list[str] = []
+
+    def listen(event: StreamEvent) -> None:
+        if event.type == "node_start":
+            visited.append(event.node_id)
+
+    result = asyncio.run(graph.run(state, max_iterations=steps, emit=listen))
+    return result.stop_reason, visited
+
+
+def reported(graph: Graph) -> set[tuple[str, str]]:
     problems = graph.check(known_keys=KEYS)
     assert {problem.code for problem in problems} <= CODES.keys()
-    reported = {(problem.code, problem.node) for problem in problems}
-
-    bound = len(nodes)
-    result = asyncio.run(graph.run(state, max_iterations=bound))
-    visited = result["visited"]
-    if result.stop_reason == "no_edge_matched":
-        assert ("missing-default", visited[-1]) in reported or all_lead_back(ways, visited[-1])
-    if result.stop_reason == "max_steps":
-        assert any(code == "unbounded-cycle" for code, _ in reported)
-    assert not any(("unreachable", name) in reported for name in visited)
+    json.dumps([attrs.asdict(problem) for problem in problems])
+    return {(problem.code, problem.node) for problem in problems}
 
 
-def all_lead_back(ways: list[Edge], name: str) -> bool:
-    def leads_to(start: str) -> set[str]:
-        found, ahead = set(), [start]
-        while ahead:
-            at = ahead.pop()
+@settings(max_examples=150, deadline=None)
+@given(graphs(plain_nodes), states)
+def test_rounds_that_are_not_reported_end(graph: Graph, state: dict[str, Any]) -> None:
+    reason, visited = run(graph, state, len(graph.nodes))
+    codes = {code for code, _ in reported(graph)}
+    assert reason != "max_steps" or "unbounded-cycle" in codes
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(all_nodes), states)
+def test_what_is_not_reported_does_not_happen(graph: Graph, state: dict[str, Any]) -> None:
+    found = reported(graph)
+    reason, visited = run(graph, state, 20)
+    if reason == "no_edge_matched":
+        assert ("missing-default", visited[-1]) in found or all_lead_back(graph, visited[-1])
+    assert not any(("unreachable", name) in found for name in visited)
+
+
+def all_lead_back(graph: Graph, name: str) -> bool:
+    ahead = {node_id: [*node.targets()] for node_id, node in graph.nodes.items()}
+    for edge in graph.edges:
+        ahead[edge.source_id].append(edge.target_id)
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            at = left.pop()
             if at not in found:
                 found.add(at)
-                ahead += [way.target_id for way in ways if way.source_id == at]
+                left += ahead[at]
         return found
 
-    out = [way for way in ways if way.source_id == name and way.condition != "__error__"]
-    return all(name in leads_to(way.target_id) for way in out)
+    out = [edge.target_id for edge in graph.edges if edge.source_id == name]
+    return all(name in reached(target) for target in (*out, *graph.nodes[name].targets()))

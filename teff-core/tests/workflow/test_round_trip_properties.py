@@ -58,15 +58,15 @@ Build = Callable[[Flow], object]
 
 def transforms() -> st.SearchStrategy[Transform]:
     return st.builds(
-        lambda key, value, output: Transform(
-            action="value", input_key=key, value=value, output_key=output
-        )
-        if False
-        else Transform(action="value", value=value, output_key=output),
-        KEYS,
+        lambda value, output: Transform(action="value", value=value, output_key=output),
         VALUES.filter(lambda value: value is not None),
         st.sampled_from(["a", "b"]),
     )
+
+
+def mapped(node: Any) -> Map:
+    (result, *_) = sorted(node.writes() or ["a"])
+    return Map(node, input_keys="items", output_key="out", result_key=result)
 
 
 def nodes() -> st.SearchStrategy[Any]:
@@ -80,7 +80,7 @@ def nodes() -> st.SearchStrategy[Any]:
                 lambda branches: Parallel(branches),
                 st.lists(st.lists(inner, min_size=1, max_size=2), min_size=1, max_size=3),
             )
-            | st.builds(lambda node: Map(node, input_keys="items", output_key="out"), inner)
+            | st.builds(mapped, inner)
             | st.builds(
                 lambda body, until, n: Loop(body, key="a", until=until, max_rounds=n),
                 st.lists(inner, min_size=1, max_size=2),
@@ -110,15 +110,19 @@ def steps() -> st.SearchStrategy[Build]:
             TEXTS.filter(lambda text: "{" not in text),
         ),
         st.builds(
-            lambda word, value: lambda flow: flow.ask(
-                "a", "?", any_of=[word, value], pass_value="go", fail_value="stop"
+            lambda word, value: (
+                lambda flow: flow.ask(
+                    "a", "?", any_of=[word, value], pass_value="go", fail_value="stop"
+                )
             ),
             WORDS,
             WORDS,
         ),
         st.builds(
-            lambda word, one, other: lambda flow: flow.branch(
-                "a", Case(word).add(one), Case(3).add(other), default=Transform(action="now")
+            lambda word, one, other: (
+                lambda flow: flow.branch(
+                    "a", Case(word).add(one), Case(3).add(other), default=Transform(action="now")
+                )
             ),
             WORDS,
             nodes(),
@@ -135,8 +139,10 @@ def steps() -> st.SearchStrategy[Build]:
             TEXTS.filter(lambda text: "{" not in text),
         ),
         st.builds(
-            lambda goto, update: lambda flow: flow.command(
-                routes=[{"when": "a=1", "goto": "STOP"}], goto=goto, update=update
+            lambda goto, update: (
+                lambda flow: flow.command(
+                    routes=[{"when": "a=1", "goto": "STOP"}], goto=goto, update=update
+                )
             ),
             st.sampled_from([None, "STOP", "begin"]),
             st.none() | st.dictionaries(st.sampled_from(["a", "b"]), VALUES, max_size=2),
@@ -178,7 +184,9 @@ def test_a_flow_written_out_loads_to_the_same_graph(flow: Flow) -> None:
 
 def test_a_team_written_out_loads_to_the_same_graph() -> None:
     roles = {"plan": AgentRole("Plan.", output_key="plan"), "write": AgentRole("W", output_key="w")}
-    graph = Flow().team("Lead", roles=roles, fill_order=[("plan", "plan"), ("write", "w")]).compile()
+    graph = (
+        Flow().team("Lead", roles=roles, fill_order=[("plan", "plan"), ("write", "w")]).compile()
+    )
     loaded = loads(graph.to_yaml()).graph
     assert loaded.plan.signature == graph.plan.signature
     assert loaded.to_yaml() == graph.to_yaml()
@@ -206,6 +214,28 @@ def test_what_was_loaded_does_the_same() -> None:
     assert dict(here) == dict(there)
     assert there["loud"] == ["ADA", "BOB"]
     assert there["log"] == ["began", "was b"]
+
+
+@pytest.mark.parametrize("validate", ["error", "warn", "off"])
+def test_a_schema_written_out_holds_as_before(validate: Any) -> None:
+    schema = {"log": {"type": list[str], "reducer": "append"}, "n": {"type": int, "default": 3}}
+    flow = Flow(state=schema, validate=validate, reducers={"n": "keep"})
+    graph = flow.transform(action="value", value="x", output_key="log").compile()
+    loaded = loads(graph.to_yaml()).graph
+    assert loaded.validate == validate
+    assert loaded.reducers == {"log": "append", "n": "keep"}
+    assert loaded.to_yaml() == graph.to_yaml()
+    assert dict(asyncio.run(loaded.run({"log": ["a"]}))) == {"log": ["a", "x"], "n": 3}
+
+
+def test_providers_are_written_by_their_options() -> None:
+    flow = Flow(providers={"fast": {"type": "ollama", "base_url": "http://localhost:1"}})
+    graph = flow.llm(prompt="Hi", provider="fast", model="m").compile()
+    loaded = loads(graph.to_yaml()).graph
+    assert loaded.defaults.providers is not None
+    assert loaded.defaults.providers.declared() == {
+        "fast": {"type": "ollama", "base_url": "http://localhost:1"}
+    }
 
 
 def test_initial_state_and_tools_are_written_too() -> None:

@@ -160,6 +160,8 @@ class Parallel(Node):
         """Return the failures of the branches that were not ready; raise where one is enough."""
         if (pending := ctx.pending()) is not None:
             raise pending
+        if not late:
+            return {}  # all came to an end although they were cancelled
         error = TimeoutError(f"took longer than {self.timeout:g} seconds")
         if self.on_error == "fail":
             names = ", ".join(repr(name) for name in late)

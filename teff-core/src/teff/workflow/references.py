@@ -9,6 +9,7 @@ import attrs
 
 from teff.errors import ConfigError, TeffError
 from teff.graph import Graph
+from teff.harness import ASK_HUMAN
 from teff.node import Node
 from teff.provider import ProviderRegistry
 from teff.runtime import ModelDefaults
@@ -18,8 +19,8 @@ from teff.workflow.part import Part
 
 __all__ = ["References", "goto"]
 
-#: Words that stand for tools, and are no names.
-_TOOL_WORDS = ("all", "*")
+#: Words that stand for tools, and are no names of them.
+_TOOL_WORDS = ("all", "*", ASK_HUMAN.name)
 #: Ends the run, in place of a node to go to.
 _STOP = "STOP"
 

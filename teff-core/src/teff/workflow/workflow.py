@@ -253,7 +253,10 @@ class Workflow:
             yield Finding.of(error, "warning", "secret-in-file")
 
     def _placed(self, problem: Problem) -> ConfigError:
-        """Give a problem the place of the innermost step that is known."""
+        """Give a problem the place of its edge, or of the innermost step that is known."""
+        if problem.edge is not None and not problem.within and "edges" in self._whole:
+            edge = self._whole["edges"].elements()[problem.edge]
+            return (edge.find("condition") or edge).error(problem.message, problem.hint)
         graph: Graph | None = self.graph
         part: Part | None = None
         for name in (problem.node, *problem.within):

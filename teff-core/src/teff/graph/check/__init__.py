@@ -70,7 +70,7 @@ class _Check:
     """One check: a graph that is used in several places is looked at once, if nothing differs."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[int, _Keys, bool]] = set()
+        self._seen: set[tuple[int, _Keys, Limits | None]] = set()
 
     def problems(self, graph: Graph, given: _Keys, limits: Limits | None) -> Iterator[Problem]:
         yield from find_errors(graph)
@@ -96,10 +96,12 @@ class _Check:
                 if inner is None:
                     continue
                 given = _given(part, node, there)
-                key = (id(inner), given, limits is None)
+                steps: int | None = getattr(part, "max_iterations", None)
+                bounds = limits if steps is None else Limits(max_steps=steps)
+                key = (id(inner), given, bounds)
                 if key not in self._seen:
                     self._seen.add(key)
-                    for problem in self.problems(inner, given, limits):
+                    for problem in self.problems(inner, given, bounds):
                         yield problem.inside(name)
 
 

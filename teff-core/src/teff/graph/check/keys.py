@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from teff.errors import suggest
 from teff.graph.check.problem import Problem, warning
 from teff.graph.check.ways import Ways, nodes_inside
-from teff.node import LLM, Node
+from teff.node import LLM, Node, Transform
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
@@ -84,7 +84,7 @@ def keys_inside(node: Node) -> frozenset[str] | None:
 def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -> Iterator[Problem]:
     """Give the keys that a condition looks at, and that are not ``there``."""
     for way in ways.all():
-        if not way.is_edge:
+        if way.edge is None:
             continue  # the node itself says that it reads them
         for key in sorted(way.keys):
             if key not in there:
@@ -94,6 +94,7 @@ def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -
                     f"the condition {way.label!r} after node {way.source!r} looks at {key!r}, "
                     "which nothing writes.",
                     suggest(key, there).strip() or "Give it in the input.",
+                    edge=way.edge,
                 )
 
 
@@ -118,16 +119,29 @@ def colliding_writes(graph: Graph) -> Iterator[Problem]:
 
 
 def _written_by(branch: object) -> set[str]:
-    """Return the keys that a branch puts a value under; what is appended to cannot collide."""
-    nodes: Iterable[object] = (branch,) if isinstance(branch, Node) else branch  # type: ignore[assignment]
+    """Return the keys that a branch puts a value under; what is only added to cannot collide."""
+    nodes: Iterable[object] = branch if isinstance(branch, Iterable) else (branch,)
     written: set[str] = set()
     for node in nodes:
         if isinstance(node, Node):
-            appended = getattr(node, "messages_key", None)
-            written |= {
-                key for key in node.writes() or () if key != appended and not key.startswith("_")
-            }
+            added = {key for part in _all_in(node, set()) for key in _added_to(part)}
+            written |= {key for key in node.writes() or () if not key.startswith("_")} - added
     return written
+
+
+def _added_to(node: Node) -> tuple[str, ...]:
+    if isinstance(node, Transform):
+        return (node.output_key,) if node.action == "append" else ()
+    return (getattr(node, "messages_key", ""),)
+
+
+def _all_in(node: Node, seen: set[int]) -> Iterator[Node]:
+    """Give a node and everything that it runs, at any depth, each once."""
+    if id(node) not in seen:
+        seen.add(id(node))
+        yield node
+        for child in node.children():
+            yield from _all_in(child, seen)
 
 
 def whole_states(graph: Graph) -> Iterator[Problem]:

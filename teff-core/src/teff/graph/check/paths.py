@@ -151,7 +151,7 @@ def _conditional(out: Sequence[Way]) -> bool:
 
 
 def _trap(way: Way, message: str, hint: str) -> Problem:
-    return warning("condition-trap", way.source, message, hint)
+    return warning("condition-trap", way.source, message, hint, edge=way.edge)
 
 
 def _shadowed(way: Way, before: Sequence[Way]) -> Problem:
@@ -163,6 +163,7 @@ def _shadowed(way: Way, before: Sequence[Way]) -> Problem:
         way.source,
         f"{way.what} from node {way.source!r}{when} is never taken: {reason}.",
         "Move it up, narrow the conditions before it, or remove it.",
+        edge=way.edge,
     )
 
 

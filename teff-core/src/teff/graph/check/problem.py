@@ -44,6 +44,7 @@ class Problem:
         node: the node of the graph that it is about, or "".
         within: the nodes of the graphs inside it that lead to the place, from the outside in; the
             last one is what the finding is about.
+        edge: the number of the edge that it is about, from 0, or None; of the innermost graph.
     """
 
     code: str
@@ -52,6 +53,7 @@ class Problem:
     hint: str = ""
     node: str = ""
     within: tuple[str, ...] = ()
+    edge: int | None = None
 
     def inside(self, node: str) -> Problem:
         """Return the finding as one of the graph around, which has the graph as ``node``."""
@@ -67,6 +69,6 @@ class Problem:
         return ConfigError(self.message, path=self.node, hint=self.hint)
 
 
-def warning(code: str, node: str, message: str, hint: str) -> Problem:
+def warning(code: str, node: str, message: str, hint: str, *, edge: int | None = None) -> Problem:
     """Return a finding that keeps nothing from running."""
-    return Problem(code=code, severity="warning", message=message, hint=hint, node=node)
+    return Problem(code=code, severity="warning", message=message, hint=hint, node=node, edge=edge)

@@ -30,7 +30,7 @@ class Way:
         condition: when it is taken; None for always.
         label: the condition as it is written, or "".
         what: the way in words: ``the edge to 'b'``.
-        is_edge: whether it is one of the graph; else the node goes there by itself.
+        edge: the number of the edge in the graph; None where the node goes there by itself.
     """
 
     source: str
@@ -38,7 +38,7 @@ class Way:
     condition: Formula = None
     label: str = ""
     what: str = ""
-    is_edge: bool = True
+    edge: int | None = None
 
     @property
     def keys(self) -> frozenset[str]:
@@ -63,7 +63,7 @@ class Ways:
             if isinstance(decider := unwrapped(node), CommandNode):
                 self.ordered[name] += _routes(name, decider)
         functions: dict[int, Formula] = {}
-        for edge in graph.edges:
+        for number, edge in enumerate(graph.edges):
             condition: Formula
             if isinstance(edge.condition, str):
                 condition = None if edge.condition == ERROR else parse(edge.condition)
@@ -75,6 +75,7 @@ class Ways:
                 condition=condition,
                 label=edge.label or "",
                 what=f"the edge to {edge.target_id!r}",
+                edge=number,
             )
             if edge.condition == ERROR:
                 self.on_error.setdefault(edge.source_id, []).append(way)
@@ -141,7 +142,6 @@ def _routes(name: str, node: CommandNode) -> Iterator[Way]:
             condition=None if condition is None else read(condition),
             label=condition or "",
             what="goto" if condition is None else f"routes[{number}]",
-            is_edge=False,
         )
 
 
