@@ -14,12 +14,12 @@ from teff.checkpoint import MemoryCheckpointer
 from teff.errors import GraphInterrupt
 from teff.graph import Graph
 from teff.node import Loop, Map, Node, Parallel, make_function_node
-from teff.node.branches import combined
 from teff.node.workers import run_jobs
 from teff.state import (
     DELETE,
     Append,
     Overwrite,
+    combined,
     compile_reducers,
     freeze,
     merge_into,

@@ -600,3 +600,28 @@ def test_map_in_parallel_in_map() -> None:
     both = Parallel([inner, lambda ctx, state: {"n": len(state["xs"])}])
     outer = Map(both, input_keys="xs", output_key="ys")
     assert run(outer, {"xs": [[1, 2], [3]]})["ys"] == [[2, 4], [6]]
+
+
+@pytest.mark.parametrize("killed_after", [None, 1, 2, 3])
+def test_flows_side_by_side_add_up_where_a_reducer_adds(killed_after: int | None) -> None:
+    def add(amount: int) -> Any:
+        async def step(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+            return {"n": amount, "log": [f"{amount}"], "first": amount}
+
+        return step
+
+    branches = [Flow().step(add(1), "a").step(add(2), "b"), Flow().step(add(10), "c")]
+    graph = Graph(
+        {"fan": Parallel(branches, max_concurrency=1)},
+        [],
+        "fan",
+        reducers={"n": operator.add, "log": "append", "first": "keep"},
+    )
+    state = {"n": 100, "log": ["0"]}
+    store: Any = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+    if killed_after is not None:
+        limited = asyncio.run(graph.run(state, **store, limits=Limits(max_steps=killed_after)))
+        assert limited.status == "stopped"
+        state = None
+    result = asyncio.run(graph.run(state, **store, limits=Limits(max_steps=99)))
+    assert dict(result) == {"n": 113, "log": ["0", "1", "2", "10"], "first": 1}

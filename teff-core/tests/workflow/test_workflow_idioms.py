@@ -320,7 +320,7 @@ def test_ask_takes_how_it_judges_below_or_beside_the_question(how):
 def test_a_model_may_judge_an_answer():
     text = MODEL + (
         "steps:\n  - ask:\n      key: reply\n      id: q\n      pass_value: go\n      fail_value: no\n"
-        "      llm: {system: Does it agree?}\n"
+        "      llm: {system: Does it agree}\n"
     )
     assert list(loads(text).graph.nodes) == ["q", "q-classifier", "q-validate"]
     assert answer(text, "sure", replies=['{"ok": true}'])["decision"] == "go"
@@ -374,9 +374,9 @@ def test_extract_fills_what_the_model_left_empty():
 
 def test_an_llm_answers_with_fields():
     text = MODEL + (
-        "steps:\n  - llm: {prompt: Where?, output_type: {city: string, days: integer},"
+        "steps:\n  - llm: {prompt: Where, output_type: {city: string, days: integer},"
         " max_retries: 1, output_key: trip}\n"
-        "  - llm: {prompt: Where?, json_schema: {type: object, required: [a]},"
+        "  - llm: {prompt: Where, json_schema: {type: object, required: [a]},"
         " response_path: a, output_key: a}\n"
     )
     result = run(text, '{"city": "Riga"}', '{"city": "Riga", "days": 2}', '{"a": [1]}')
@@ -463,7 +463,9 @@ def test_a_file_that_would_run_inside_of_itself_is_refused(tmp_path):
 
 
 def test_every_idiom_may_stand_inside_of_another():
-    text = MODEL + """
+    text = (
+        MODEL
+        + """
 steps:
   - transform: {action: now, output_key: begun}
   - branch:
@@ -480,5 +482,6 @@ steps:
           config: {action: value, value: 1, output_key: out}
         - {type: {type: transform, config: {action: value, value: 2, output_key: more}}}
 """
+    )
     result = run(text)
     assert (result["out"], result["more"]) == (1, 2)

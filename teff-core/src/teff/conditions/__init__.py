@@ -45,6 +45,7 @@ True
 """
 
 from teff.conditions.evaluate import Predicate, compile_condition, evaluate, keys_of
+from teff.conditions.literal import literal
 from teff.conditions.parse import parse
 from teff.conditions.tree import (
     And,
@@ -75,6 +76,7 @@ __all__ = [
     "compile_condition",
     "evaluate",
     "keys_of",
+    "literal",
     "parse",
     "quote",
 ]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from teff.conditions import compile_condition, quote
+from teff.conditions import compile_condition, literal
 from teff.flow.sub_flow import SubFlow
 from teff.graph.edge import Condition
 from teff.node import Node, make_function_node
@@ -21,9 +20,6 @@ Steppable: TypeAlias = "Node | Callable[..., Any] | Flow"
 
 #: What becomes one node or several in a row.
 Chain: TypeAlias = "Steppable | Sequence[Steppable]"
-
-_WORD = re.compile(r"[^\W\d][\w-]*")
-_RESERVED = frozenset({"and", "or", "not", "in", "contains", "true", "false", "null", "none"})
 
 
 class Case:
@@ -83,15 +79,12 @@ def both(one: Condition, other: Condition) -> Condition:
 
 
 def equals(key: str, value: object, *, exact: bool = False) -> str:
-    """Return the condition that ``key`` has ``value``.
-
-    A plain word is compared as models and people write it, without regard to case and closing
-    punctuation; any other text, and a word where ``exact`` is asked for, is compared as it stands.
+    """Return the condition that ``key`` has ``value``; see `teff.conditions.literal`.
 
     >>> equals("next_agent", "billing"), equals("level", 3), equals("plan", "a, b")
     ('next_agent=billing', 'level=3', "plan='a, b'")
     """
-    return f"{key}={_literal(value, exact=exact)}"
+    return f"{key}={literal(value, exact=exact)}"
 
 
 def differs(key: str, value: object) -> str:
@@ -100,15 +93,4 @@ def differs(key: str, value: object) -> str:
     >>> differs("next_agent", "billing")
     'next_agent!=billing'
     """
-    return f"{key}!={_literal(value)}"
-
-
-def _literal(value: object, *, exact: bool = False) -> str:
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    text = str(value)
-    if not exact and _WORD.fullmatch(text) and text.casefold() not in _RESERVED:
-        return text
-    return quote(text)
+    return f"{key}!={literal(value)}"

@@ -11,7 +11,7 @@ from teff.graph.running import run_nested
 from teff.graph.turn_keys import is_turn_key
 from teff.node import Node
 from teff.runtime import ExecContext, Frame
-from teff.state import DELETE, Append, Overwrite
+from teff.state import DELETE, Append, Overwrite, Reducers, in_one
 
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
@@ -83,18 +83,28 @@ class SubFlow(Node):
         given = self.graph.nested_input(given)
 
         def changes(frame: Frame) -> Mapping[str, Any]:
-            return self._changes(given, frame)
+            return self._changes(given, frame, ctx.frame.reducers)
 
         frame = await run_nested(
             self.graph, ctx, given, keep=changes, max_steps=self.max_iterations
         )
         return changes(frame)
 
-    def _changes(self, before: Mapping[str, Any], frame: Frame) -> dict[str, Any]:
-        after, grown = frame.state, frame.grown or {}
+    def _changes(
+        self, before: Mapping[str, Any], frame: Frame, reducers: Reducers
+    ) -> dict[str, Any]:
+        """Return what the graph did, as an update for the graph around it with its ``reducers``."""
+        after, written = frame.state, frame.written or {}
+
+        def change(outer: str, inner: str) -> Any:
+            reducer = reducers.get(outer)
+            if inner in written and frame.reducers.get(inner) is reducer:
+                return in_one(inner, written[inner], before, frame.reducers)
+            return _change(before.get(inner, _MISSING), after.get(inner))
+
         if self.output_map is None:
             changed = {
-                key: _change(before.get(key, _MISSING), value, grown=grown.get(key, False))
+                key: change(key, key)
                 for key, value in after.items()
                 if before.get(key, _MISSING) is not value
             }
@@ -106,12 +116,8 @@ class SubFlow(Node):
             new = after.get(inner, _MISSING)
             if self._given_from(inner) != outer:
                 changed[outer] = None if new is _MISSING else new  # for the reducer outside
-                continue
-            old = before.get(inner, _MISSING)
-            if new is old:
-                continue
-            value = None if new is _MISSING else new
-            changed[outer] = _change(old, value, grown=grown.get(inner, False))
+            elif new is not before.get(inner, _MISSING):
+                changed[outer] = change(outer, inner)
         return changed
 
     def _given_from(self, inner: str) -> str | None:
@@ -167,16 +173,8 @@ class SubFlow(Node):
         return self.graph.nodes.values()
 
 
-def _change(old: Any, new: Any, *, grown: bool) -> Any:
-    """Return the operator that turns ``old`` into ``new``, as small as it can be said.
-
-    Args:
-        old: the value before, or missing.
-        new: the value now.
-        grown: whether nothing but appending was done to it.
-    """
-    if old is _MISSING and grown and isinstance(new, list):
-        return Append(new)
+def _change(old: Any, new: Any) -> Any:
+    """Return the operator that turns ``old`` into ``new``, as small as it can be said."""
     if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
         return Append(new[len(old) :])
     return Overwrite(new)

@@ -16,8 +16,6 @@ from teff.runtime import Command
 from teff.state import state_schema_to_mapping
 
 if TYPE_CHECKING:
-    from yaml import Dumper, ScalarNode
-
     from teff.graph.graph import Graph
 
 __all__ = ["plain_graph", "write_yaml"]
@@ -170,7 +168,7 @@ def _as_yaml(document: Mapping[str, Any]) -> str:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    def text(writer: Dumper, value: str) -> ScalarNode:
+    def text(writer: Any, value: str) -> Any:
         # A reference to the environment is what `${` begins; doubled, it is text.
         value = value.replace("${", "$${")
         plain = _PLAIN.fullmatch(value) and value.casefold() not in _RESERVED

@@ -28,7 +28,7 @@ from teff.runtime import (
 )
 from teff.runtime.events import NOTHING, new_event
 from teff.runtime.steps import tell_plugins
-from teff.state import changed_keys, effects_of, merge_into, note_growth
+from teff.state import changed_keys, effects_of, merge_into, not_replayable, note_written
 
 __all__ = ["run_frame"]
 
@@ -51,7 +51,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     # A frame with a bound of its own looks at both bounds before each step.
     max_steps = run.max_steps if frame.max_steps is None else 0
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
-    grown = frame.grown
+    written = frame.written
     started, begun, path, deadline = 0.0, 0.0, "", run.deadline
     check = frame.check
     # Else a value that came back as it was is put where it was, and nobody can tell.
@@ -95,8 +95,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
                     if check is not None:
                         given = check.check_update(given, state, step.id)
                 merge_into(state, given, reducers)
-                if grown is not None:
-                    note_growth(grown, given, reducers)
+                if written is not None:
+                    note_written(written, given, reducers)
                 updates = given
             if goto is not None:
                 following, label = _follow_command(plan, step, ctx, goto), None
@@ -198,6 +198,7 @@ async def _record(
         next=position,
         reason=reason,
         times=(started, time.time()),
+        given=None if frame.written is None else not_replayable(updates, frame.reducers),
     )
     # A cancellation waits: the step is recorded as a whole, or was never begun.
     await uninterrupted(record)

@@ -8,7 +8,6 @@ container brings back: as one update that does what they would do one after anot
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,13 +15,11 @@ from teff.errors import ConfigError
 from teff.node.base import Node
 from teff.node.inner import as_inner_node
 from teff.runtime import ExecContext, LimitSignal
-from teff.state import DELETE, Append, Overwrite, Reducers, merge_into
-from teff.state.reducers import NAMED
+from teff.state import Reducers, merge_into
 
 __all__ = [
     "Steps",
     "as_steps",
-    "combined",
     "nodes_of",
     "option_first",
     "reads_of",
@@ -105,75 +102,6 @@ class _Watched:
                     f"node {ctx.node_id!r} took longer than {seconds:g} seconds"
                 ) from None
             raise
-
-
-def combined(
-    state: Mapping[str, Any], updates: Iterable[Update], reducers: Reducers
-) -> dict[str, Any]:
-    """Return one update that does to ``state`` what ``updates`` do one after another.
-
-    Where that can be said without knowing ``state``, it is: additions stay additions, and values for
-    a function are put together by the function, where that comes to the same. So containers may
-    stand in each other.
-
-    >>> updates = [{"log": Append(["a"]), "n": 1}, {"log": Append(["b"]), "n": 2}]
-    >>> combined({"log": ["start"]}, updates, {})
-    {'log': Append(['a', 'b']), 'n': 2}
-    """
-    written: dict[str, list[Any]] = {}
-    for update in updates:
-        for key, value in update.items():
-            written.setdefault(key, []).append(value)
-    return {key: _in_one(key, values, state, reducers) for key, values in written.items()}
-
-
-def _in_one(key: str, values: list[Any], state: Mapping[str, Any], reducers: Reducers) -> Any:
-    reducer = reducers.get(key)
-    replaced = [
-        place
-        for place, value in enumerate(values)
-        if value is DELETE
-        or type(value) is Overwrite
-        or (reducer is None and type(value) is not Append)
-    ]
-    if replaced:
-        values = values[replaced[-1] :]
-    if len(values) == 1:
-        return values[0]
-    if replaced:
-        return Overwrite(_after({}, key, values, reducers))
-    if reducer is NAMED["append"] or all(type(value) is Append for value in values):
-        return Append(item for value in values for item in _items(value))
-    is_plain = not any(type(value) is Append for value in values)
-    if is_plain and reducer is NAMED["keep"]:
-        return values[0]
-    before = {key: state[key]} if key in state else {}
-    after = _after(before, key, values, reducers)
-    if is_plain:
-        try:
-            alone = _after({}, key, values, reducers)
-            if _is_same(_after(before, key, [alone], reducers), after):
-                return alone
-        except Exception:
-            return Overwrite(after)  # the function takes no update in the place of a value
-    return Overwrite(after)
-
-
-def _after(before: Update, key: str, values: Iterable[Any], reducers: Reducers) -> Any:
-    own = dict(before)
-    for value in values:
-        merge_into(own, {key: value}, reducers)
-    return own[key]
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other)
-    return bool(one == other)
 
 
 def as_steps(given: Any, what: str) -> Steps:

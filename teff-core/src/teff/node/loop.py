@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from teff.conditions import compile_condition, keys_of, quote
+from teff.conditions import compile_condition, keys_of, literal
 from teff.errors import ConfigError
 from teff.node.base import Node, options
 from teff.node.branches import (
     Steps,
     Update,
     as_steps,
-    combined,
     nodes_of,
     option_first,
     reads_of,
@@ -28,11 +26,9 @@ from teff.node.branches import (
 )
 from teff.node.workers import SLICE
 from teff.runtime import ExecContext, LimitSignal
+from teff.state import combined
 
 __all__ = ["Loop"]
-
-_WORD = re.compile(r"[^\W\d][\w-]*")
-_RESERVED = frozenset({"and", "or", "not", "in", "contains", "true", "false", "null", "none"})
 
 
 def _as_body(given: Any) -> Steps:
@@ -91,7 +87,7 @@ class Loop(Node):
                 path="key",
             )
         try:
-            self._condition = f"{self.key}={_value(self.until)}"
+            self._condition = f"{self.key}={literal(self.until)}"
             self._is_done = compile_condition(self._condition)
         except ConfigError as error:
             raise ConfigError(
@@ -140,24 +136,3 @@ class Loop(Node):
     def signature(self) -> Any:
         """Return the signature of the body."""
         return {"type": self.type, "body": signature_of(self.body)}
-
-
-def _value(until: Any) -> str:
-    """Return a value as it stands in a condition."""
-    if isinstance(until, Sequence) and not isinstance(until, str | bytes):
-        if not until:
-            return ""
-        return ",".join(_value(value) for value in until)
-    if until is None or isinstance(until, bool):
-        return "null" if until is None else str(until).lower()
-    if isinstance(until, int | float):
-        return str(until)
-    if not isinstance(until, str):
-        raise ConfigError(
-            f"nothing can be compared with a {type(until).__name__}; use text, a number, true, "
-            "false or a list of those.",
-            path="until",
-        )
-    if not until or (_WORD.fullmatch(until) and until.casefold() not in _RESERVED):
-        return until
-    return quote(until)

@@ -14,7 +14,6 @@ from teff.node.branches import (
     Steps,
     Update,
     as_steps,
-    combined,
     nodes_of,
     option_first,
     reads_of,
@@ -25,6 +24,7 @@ from teff.node.branches import (
 )
 from teff.node.workers import run_jobs
 from teff.runtime import ExecContext, LimitSignal
+from teff.state import combined
 
 __all__ = ["Parallel"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from teff.runtime.run import Run
-from teff.state import Reducers, StateCheck, freeze, merge_into, note_growth, read_update
+from teff.state import Reducers, StateCheck, freeze, merge_into, note_written, read_update
 
 if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
@@ -50,15 +50,13 @@ class Frame:
         reason: why it ends, as a node said it, or None.
         around: the context of the step that runs this graph, or None for the root.
         max_steps: how many nodes this graph may execute, or None for no bound of its own.
-        grown: for a graph inside of a step, the keys that were written, and whether nothing but
-            appending was done to each; None for the root.
+        written: for a graph inside of a step, what was written, by key; None for the root.
     """
 
     __slots__ = (
         "around",
         "check",
         "defaults",
-        "grown",
         "max_steps",
         "path",
         "position",
@@ -68,6 +66,7 @@ class Frame:
         "run",
         "state",
         "visits",
+        "written",
     )
 
     def __init__(
@@ -85,7 +84,7 @@ class Frame:
     ) -> None:
         self.run = run
         self.max_steps = max_steps
-        self.grown: dict[str, bool] | None = None if around is None else {}
+        self.written: dict[str, list[Any]] | None = None if around is None else {}
         self.around = around
         self.path = path
         self.prefix = f"{path}/" if path else ""
@@ -105,7 +104,8 @@ class Frame:
             self.visits[node] = self.visits.get(node, 0) + 1
             effects = read_update(step["effects"])
             merge_into(self.state, effects, {})
-            if self.grown is not None:
-                note_growth(self.grown, effects, {})
+            if self.written is not None:
+                given = read_update(step["given"]) if "given" in step else {}
+                note_written(self.written, {**effects, **given}, self.reducers)
             self.position = step["next"]
             self.reason = step["reason"]

@@ -100,19 +100,21 @@ class Journal:
         next: str | None,
         reason: str | None,
         times: tuple[float, float],
+        given: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record one finished step of the frame at ``path``: its effects and where it went next."""
-        await self._write(
-            "step",
-            path,
-            {
-                "node": node,
-                "effects": plain_update(effects),
-                "next": next,
-                "reason": reason,
-                "times": times,
-            },
-        )
+        """Record one finished step of the frame at ``path``: its effects and where it went next.
+
+        ``given`` is what went through reducers whose effects do not say what they were given, for
+        frames whose updates go on to the graph around them.
+        """
+        data = {
+            "node": node,
+            "effects": plain_update(effects),
+            "next": next,
+            "reason": reason,
+            "times": times,
+        }
+        await self._write("step", path, {**data, "given": plain_update(given)} if given else data)
 
     async def record_value(self, path: str, value: Any) -> None:
         """Record the result of a call."""

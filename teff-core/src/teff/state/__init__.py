@@ -2,6 +2,7 @@
 
 from teff.state.check import StateCheck
 from teff.state.filled import is_filled
+from teff.state.fold import combined, in_one, not_replayable, note_written
 from teff.state.frozen import FrozenDict, FrozenList, FrozenSet, freeze, thaw
 from teff.state.keys import StateKey
 from teff.state.operators import DELETE, Append, Overwrite
@@ -14,7 +15,6 @@ from teff.state.reducers import (
     freeze_update,
     merge,
     merge_into,
-    note_growth,
     plain_update,
     read_update,
     rebound_keys,
@@ -37,14 +37,17 @@ __all__ = [
     "StateKey",
     "StateSchema",
     "changed_keys",
+    "combined",
     "compile_reducers",
     "effects_of",
     "freeze",
     "freeze_update",
+    "in_one",
     "is_filled",
     "merge",
     "merge_into",
-    "note_growth",
+    "not_replayable",
+    "note_written",
     "plain_update",
     "read_update",
     "rebound_keys",

@@ -18,7 +18,6 @@ __all__ = [
     "freeze_update",
     "merge",
     "merge_into",
-    "note_growth",
     "plain_update",
     "read_update",
     "rebound_keys",
@@ -220,18 +219,6 @@ def merge(
     merged = {key: freeze(value) for key, value in state.items()}
     merge_into(merged, update, compile_reducers(reducers))
     return merged
-
-
-def note_growth(
-    grown: MutableMapping[str, bool], update: Mapping[str, Any], reducers: Reducers
-) -> None:
-    """Note in ``grown``, for each key of an update, whether all that was done to it is appending."""
-    for key, value in update.items():
-        if type(value) in _OPERATORS:
-            appends = type(value) is Append
-        else:
-            appends = reducers.get(key) is _append
-        grown[key] = appends and grown.get(key, True)
 
 
 def rebound_keys(

@@ -47,14 +47,12 @@ def _branches(part: Part, steps: Steps) -> Any:
 
 
 def _parallel(part: Part, steps: Steps) -> Node:
-    options = _options(part.without(["converge"]), Parallel, {"branches": _branches}, steps)
+    options = _options(part, Parallel, {"branches": _branches}, steps)
     return Parallel(options)
 
 
 def _parallel_piece(flow: Flow, part: Part, steps: Steps) -> None:
-    node = _parallel(part, steps)
-    steps.references.made(node, part)
-    flow.step(node)
+    steps.place(flow, _parallel(part.without(["converge"]), steps), part)
     for after in steps.chain(part["converge"]):
         flow.converge(after)
 

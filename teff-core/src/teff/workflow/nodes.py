@@ -25,7 +25,7 @@ from teff.node import (
     default_registry,
 )
 from teff.node.transform_actions import ACTIONS
-from teff.workflow.idiom import Idiom, NodeMaker, described, node_maker
+from teff.workflow.idiom import Idiom, described, node_maker
 from teff.workflow.options import as_written, fields_of, plugin_class
 from teff.workflow.part import Part
 from teff.workflow.references import goto
@@ -180,6 +180,6 @@ NODES: Mapping[str, Idiom] = {
 }
 
 #: Node types whose options are all plain, beside those of the idioms.
-PLAIN_TYPES: Mapping[str, NodeMaker] = {
-    cls.type: node_maker(cls) for cls in (ReActAgent, Supervisor, ToolExec)
+PLAIN_TYPES: Mapping[str, type[Node]] = {
+    cls.type: cls for cls in (ReActAgent, Supervisor, ToolExec)
 }

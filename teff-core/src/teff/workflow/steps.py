@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -15,7 +15,7 @@ from teff.flow import Flow, SubFlow
 from teff.graph import Graph
 from teff.node import Node, default_registry
 from teff.workflow.containers import CONTAINERS, retried
-from teff.workflow.idiom import Idiom, NodeMaker
+from teff.workflow.idiom import Idiom, NodeMaker, node_maker
 from teff.workflow.nodes import NODES, PLAIN_TYPES, command_options
 from teff.workflow.part import Part
 from teff.workflow.pieces import PIECES
@@ -293,7 +293,7 @@ def _as_type(name: str) -> str:
 
 def _makers() -> dict[str, NodeMaker]:
     """Return what makes nodes of built-in types, by the name of the type."""
-    makers: dict[str, Any] = dict(PLAIN_TYPES)
+    makers = {name: node_maker(cls) for name, cls in PLAIN_TYPES.items()}
     for idiom in IDIOMS.values():
         cls = idiom.about[0] if idiom.about else None
         if idiom.make is not None and isinstance(cls, type) and issubclass(cls, Node):
