@@ -25,6 +25,9 @@ from teff.workflow import Workflow, load
 
 __all__ = ["command"]
 
+#: More warnings than these would hide the answer.
+_SHOWN_WARNINGS = 3
+
 
 @click.command("run")
 @takes_file
@@ -112,9 +115,11 @@ def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any
         default_provider=given["provider"],
         default_model=given["model"],
     )
-    for finding in findings:
-        if finding.severity == "warning":
-            show_warning(str(finding))
+    warnings = [finding for finding in findings if finding.severity == "warning"]
+    for finding in warnings[:_SHOWN_WARNINGS]:
+        show_warning(str(finding))
+    if (unseen := len(warnings) - _SHOWN_WARNINGS) > 0:
+        show_warning(f"{unseen} more; teff check {workflow.path or ''} shows them all.")
     has_messages = given["message"] is not None or "messages" in {**workflow.initial, **state}
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:

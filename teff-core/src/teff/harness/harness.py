@@ -116,6 +116,7 @@ class Harness:
         tools: Sequence[ToolSpec] = (),
         choices: Sequence[str] | None = None,
         json_schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         stream: bool = False,
         on_token: TokenCallback | None = None,
@@ -127,6 +128,7 @@ class Harness:
             tools: what the model may call.
             choices: the only texts the answer may be, where the provider can enforce it.
             json_schema: what the answer must fit; it is sent where the provider can enforce it.
+            stop: texts that end the answer.
             options: settings of the provider for this call, beside those of the harness.
             stream: whether the answer is taken piece by piece, where somebody listens.
             on_token: hears the pieces, beside the ``token`` events.
@@ -152,13 +154,15 @@ class Harness:
             json_schema=json_schema if self.provider.capabilities.json_schema else None,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
+            stop=stop,
             timeout=self.timeout,
             options={**self.options, **(options or {})},
         )
         live = stream and (self._ctx.listening or on_token is not None)
 
         async def ask() -> dict[str, Any]:
-            return reply_to_json(await self._ask(request, live=live, on_token=on_token))
+            reply = await self._ask(request, live=live, on_token=on_token)
+            return {**reply_to_json(reply), "asked": f"{self.provider.name}/{request.model}"}
 
         if self._ctx.run.journal is None:
             return reply_from_json(await ask())

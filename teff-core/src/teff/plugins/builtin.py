@@ -19,6 +19,7 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
         "append_assistant": "teff.node.append_assistant:AppendAssistant",
         "command": "teff.node.command:CommandNode",
         "context_builder": "teff.node.context_builder:ContextBuilder",
+        "delegate": "teff.node.delegate:Delegate",
         "fallback": "teff.node.fallback:Fallback",
         "gate": "teff.node.gate:Gate",
         "interrupt": "teff.node.interrupt:Interrupt",
@@ -57,6 +58,7 @@ OFFICIAL: Mapping[str, Mapping[str, str]] = {
 
 #: What a lower floor reaches by name, since it may not import upward.
 PARTS: Mapping[str, str] = {
+    "agent_role": "teff.flow.agent:AgentRole",
     "harness": "teff.harness:Harness",
 }
 

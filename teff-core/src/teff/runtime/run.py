@@ -12,6 +12,7 @@ from teff.messages import ModelUsage, Usage
 from teff.plugins import RunInfo
 from teff.runtime.events import EventType, Listener, StreamEvent
 from teff.runtime.limits import LimitName, Limits
+from teff.runtime.meter import count_metered
 from teff.runtime.question import Question
 from teff.runtime.signals import LimitSignal
 
@@ -153,6 +154,7 @@ class Run:
     def count_tokens(self, model: str, used: ModelUsage) -> None:
         """Add what an answered request used; ``model`` is ``provider/model``."""
         self.usage.add_model_tokens(model, used)
+        count_metered(model, used)
 
     def count_tool_call(self) -> None:
         """Count the call of a tool, before it is made.

@@ -1,0 +1,26 @@
+"""What the recorded model calls of a part of a run have used."""
+
+from __future__ import annotations
+
+from teff.messages import ModelUsage, Usage
+from teff.runtime import ExecContext
+
+__all__ = ["recorded_usage"]
+
+
+def recorded_usage(ctx: ExecContext) -> Usage:
+    """Return what was used beneath a step before the run was resumed, as the journal has it."""
+    used = Usage()
+    journal = ctx.run.journal
+    if journal is None:
+        return used
+    beneath = f"{ctx.path}/"
+    for path, value in journal.values.items():
+        if path.startswith(beneath) and "asked" in _reply(path, value):
+            used.add_model_tokens(str(value["asked"]), ModelUsage(**value["usage"]))
+    return used
+
+
+def _reply(path: str, value: object) -> dict[str, object]:
+    is_reply = path.rpartition("/")[2].startswith("llm:")
+    return value if is_reply and isinstance(value, dict) else {}
