@@ -151,9 +151,11 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=FIRST)
 def typing(session: nox.Session) -> None:
     """Check the types of all that is not a test, strictly."""
-    install_workspace(session, MYPY, "types-PyYAML", "types-jsonschema", "msgspec", f"nox{nox.needs_version}")
+    install_workspace(
+        session, MYPY, "types-PyYAML", "types-jsonschema", "msgspec", f"nox{nox.needs_version}"
+    )
     sources = [f"{name}/src" for name in DISTRIBUTIONS]
-    others = [name for name in ("noxfile.py", "benchmarks") if (ROOT / name).exists()]
+    others = [name for name in ("noxfile.py", "benchmarks", "examples") if (ROOT / name).exists()]
     session.run("mypy", *sources, *others, *session.posargs)
 
 

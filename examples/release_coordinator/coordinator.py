@@ -106,7 +106,7 @@ def release_flow(test: Callable[..., Any] = run_tests) -> Flow:
         max_tokens=80,
     )
     question = "{notes}\n\nAnswer ship to release this, or say what must change."
-    agents = {
+    agents: dict[str, Any] = {
         "plan": [planner, start_over],
         "test": test,
         "fix": [fixer, test_again],
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--provider", dest="default_provider", default=argparse.SUPPRESS)
     parser.add_argument("--model", dest="default_model", default=argparse.SUPPRESS)
     result = asyncio.run(release(answer=input, **vars(parser.parse_args())))
-    print(f"[{result.stop_reason}] released: {result.get('released', 'nothing')}")  # noqa: T201
+    print(f"[{result.stop_reason}] released: {result.get('released', 'nothing')}")
 
 
 if __name__ == "__main__":

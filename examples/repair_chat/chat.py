@@ -36,7 +36,7 @@ async def main() -> None:
     parser.add_argument("--model", dest="default_model", default=argparse.SUPPRESS)
     options = vars(parser.parse_args())
     async for turn in chat(filter(None, map(str.strip, sys.stdin)), **options):
-        print(f"[{turn.stop_reason}] {turn.reply}\n", flush=True)  # noqa: T201
+        print(f"[{turn.stop_reason}] {turn.reply}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +404,37 @@ def test_hello_runs_and_has_no_findings():
     assert workflow.check() == []
     assert asyncio.run(workflow.run(" hi "))["output"] == "Hello, friend! You said: hi"
     assert asyncio.run(workflow.run("Well?"))["output"] == "Good question, friend: Well?"
+
+
+def calls_to_load(text: str) -> int:
+    """Return how many functions are called to load a file."""
+    count = 0
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        loads(text)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["idioms", "nodes"])
+def test_the_work_of_loading_grows_with_the_steps_and_no_faster(kind):
+    def file(steps: int) -> str:
+        if kind == "idioms":
+            return "steps:\n" + "  - transform: {action: now}\n" * steps
+        step = "  - {{id: n{}, type: transform, config: {{action: now}}}}\n"
+        edge = "  - {{from: n{}, to: n{}, condition: x=1}}\n"
+        return (
+            "steps:\n"
+            + "".join(step.format(number) for number in range(steps))
+            + "edges:\n"
+            + "".join(edge.format(number, number + 1) for number in range(steps - 1))
+        )
+
+    loads(file(2))  # what happens once, happens here
+    assert calls_to_load(file(400)) <= 4.4 * calls_to_load(file(100))

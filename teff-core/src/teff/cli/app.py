@@ -29,6 +29,7 @@ _COMMANDS = {
     "run": _Entry("teff.cli.run", "Run a workflow."),
     "check": _Entry("teff.cli.check", "Say what is wrong with a workflow, without running it."),
     "graph": _Entry("teff.cli.graph", "Draw a workflow as a Mermaid flowchart."),
+    "schema": _Entry("teff.cli.schema", "Print the JSON Schema of workflow files, for editors."),
     "plugins": _Entry("teff.cli.plugins", "List what is installed, without loading it."),
     "version": _Entry("teff.cli.version", "Print the version."),
 }

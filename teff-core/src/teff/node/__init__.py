@@ -7,6 +7,7 @@ from teff.node.ask import Ask
 from teff.node.base import Node, options
 from teff.node.command import CommandNode
 from teff.node.context_builder import ContextBuilder
+from teff.node.delegate import Delegate
 from teff.node.extract import Extract
 from teff.node.fallback import Fallback
 from teff.node.function import FunctionNode
@@ -34,6 +35,7 @@ __all__ = [
     "Command",
     "CommandNode",
     "ContextBuilder",
+    "Delegate",
     "ExecContext",
     "Extract",
     "Fallback",

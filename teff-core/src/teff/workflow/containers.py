@@ -89,6 +89,8 @@ def _loop_piece(flow: Flow, part: Part, steps: Steps) -> None:
 
 def _retry(part: Part, steps: Steps) -> Node:
     part.check_keys(["step", "node", "id", *RETRY], what=described(part), kind="option")
+    if "step" in part and "node" in part:
+        raise part["node"].error("give 'step' or 'node', not both.")
     inner = part.find("node") or required(part, "step")
     node = steps.node(inner)
     return retried(node, part.without(["step", "node"]), steps)

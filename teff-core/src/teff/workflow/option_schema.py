@@ -107,7 +107,7 @@ def _as_written(schema: Any) -> Any:
         return schema
     if "enum" in schema or "const" in schema:
         return schema
-    kind = schema.get("type")
+    kind = str(schema.get("type"))
     if kind == "string":
         return {**schema, **ANY_TEXT}
     if kind in _ALSO_TEXT:
@@ -142,11 +142,10 @@ def _said_by_class(cls: type) -> dict[str, dict[str, Any]]:
     said: dict[str, dict[str, Any]] = {}
     for base in reversed(cls.__mro__):
         if base.__doc__ and base.__module__.startswith("teff"):
-            for name, what in _descriptions(base).items():
-                said[name] = what
+            said |= _descriptions(base)
     if not is_class_with_fields(cls):
         return said
-    validators = {field.alias: field.validator for field in attrs.fields(cls)}  # type: ignore[arg-type]  # an attrs class
+    validators = {field.alias: field.validator for field in attrs.fields(cls)}
     for field in class_fields(cls):
         what = said.setdefault(field.name, {})
         default = field.default
@@ -175,7 +174,8 @@ def _bounds(validator: Any) -> dict[str, Any]:
     for part in inner:
         if part is not None:
             bounds |= _bounds(part)
-    operator, length = (getattr(validator, name, None) for name in ("compare_op", "min_length"))
+    operator = str(getattr(validator, "compare_op", ""))
+    length = getattr(validator, "min_length", None)
     if operator in _BOUNDS and abs(validator.bound) != float("inf"):
         bounds[_BOUNDS[operator]] = validator.bound
     if length is not None:

@@ -149,7 +149,7 @@ def _state() -> _Schema:
     reducer = {"enum": list(NAMED)}
     key = _mapping(
         {
-            **dict.fromkeys(SCHEMA_OPTIONS, {}),
+            **{option: {} for option in SCHEMA_OPTIONS},
             "reducer": reducer,
             "required": {"type": "boolean"},
             "enum": {"type": "array", "minItems": 1},

@@ -74,6 +74,13 @@ class AgentResult:
         return attrs.evolve(self, status=status, output=None, error=error)
 
 
+def _renamed(given: Any) -> Mapping[str, str]:
+    if isinstance(given, Mapping):
+        return {str(key): str(inside) for key, inside in given.items()}
+    keys = [given] if isinstance(given, str) else given
+    return {str(key): str(key) for key in keys}
+
+
 @attrs.frozen(kw_only=True)
 class SubAgent:
     """An agent that others give tasks to.
@@ -104,7 +111,7 @@ class SubAgent:
     description: str
     node: Node = attrs.field(converter=as_inner_node)
     output_key: str = ""
-    context: Mapping[str, str] = attrs.field(factory=dict, converter=lambda given: _renamed(given))
+    context: Mapping[str, str] = attrs.field(factory=dict, converter=_renamed)
 
     def __attrs_post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -327,10 +334,3 @@ def _role(options: dict[str, Any], name: str, *, model: str, provider: str) -> t
         role = part("agent_role").from_mapping(described, name=name)
     made = role.build(model=model or None, provider=provider or None, id=name)
     return made, str(role.output_key)
-
-
-def _renamed(given: Any) -> Mapping[str, str]:
-    if isinstance(given, Mapping):
-        return {str(key): str(inside) for key, inside in given.items()}
-    keys = [given] if isinstance(given, str) else given
-    return {str(key): str(key) for key in keys}
