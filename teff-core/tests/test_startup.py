@@ -42,7 +42,7 @@ def modules_after(code: str) -> set[str]:
 def test_importing_teff_loads_nothing_heavy():
     loaded = modules_after("import teff")
     assert not loaded & HEAVY
-    assert {name for name in loaded if name.startswith("teff")} == {"teff"}
+    assert {name for name in loaded if name.startswith("teff")} == {"teff", "teff.lazy"}
 
 
 def test_the_version_is_there_without_loading_anything():
@@ -73,3 +73,14 @@ def test_the_cheap_commands_load_no_plugin_and_nothing_heavy(arguments):
     )
     assert not loaded & (HEAVY - {"attr", "attrs"})
     assert not {name for name in loaded if name.startswith("teff_")}
+
+
+def test_a_flow_loads_the_node_types_that_it_uses_and_no_others():
+    loaded = modules_after("from teff.flow import Flow; Flow().transform(action='now').compile()")
+    assert "teff.node.transform" in loaded
+    assert not loaded & {
+        "teff.harness",
+        "teff.node.llm",
+        "teff.node.supervisor",
+        "teff.state.check",
+    }

@@ -25,7 +25,7 @@ FLOORS = (
     ("graph",),
     ("flow",),
     ("workflow",),
-    ("cli", "testing"),
+    ("strategies", "cli", "testing"),
 )
 RANK = {room: rank for rank, room in enumerate(room for floor in FLOORS for room in floor)}
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}

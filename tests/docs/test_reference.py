@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import typing
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,54 +16,26 @@ import pytest
 
 from teff.cli.app import app
 from teff.flow import agent_step
-from teff.node import (
-    LLM,
-    AppendAssistant,
-    CommandNode,
-    ContextBuilder,
-    Interrupt,
-    ReActAgent,
-    Supervisor,
-    ToolExec,
-    Transform,
-)
 from teff.node.transform_actions import ACTIONS
 from teff.plugins import hookspecs
 from teff.runtime import Limits
 from teff.runtime.events import EventType
 from teff.workflow import loads
-from teff.workflow.nodes import AGENT_STEP, NODES, TOOL_LOOP
-from teff.workflow.options import fields_of
-from teff.workflow.pieces import PIECES
+from teff.workflow.classic import EDGE, NODE
+from teff.workflow.document import KEYS
+from teff.workflow.hooks import HOOKS
+from teff.workflow.pieces import LEADER
+from teff.workflow.sections import STATE
+from teff.workflow.steps import IDIOMS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))}
 WORKFLOW_FILES = PAGES["workflow_files.md"]
 COMMAND_LINE = PAGES["command_line.md"]
-TOP_LEVEL = import_module("teff.workflow.load")._KEYS  # the package has a function of that name
 
-#: The classes whose fields the idioms take as options.
-CLASSES: dict[str, tuple[type, ...]] = {
-    "agent": (ToolExec, ReActAgent),
-    "append_assistant": (AppendAssistant,),
-    "command": (CommandNode,),
-    "context_builder": (ContextBuilder,),
-    "interrupt": (Interrupt,),
-    "llm": (LLM,),
-    "route": (CommandNode,),
-    "supervisor": (Supervisor,),
-    "transform": (Transform,),
-}
-#: The options of the other idioms, and those that an idiom has beside the fields of its class.
-OPTIONS: dict[str, set[str]] = {
-    "agent_step": set(AGENT_STEP),
-    "branch": {"key", "cases", "default", "converge"},
-    "supervise": {"key", "agents", "finish"},
-    "supervisor": {"key", "fallback"},
-    "team": {"id", "leader", "roles", "finish"},
-    "type": {"type", "config", "id"},
-}
+#: Idioms that have the options of others, and a table of their own only for the rest.
+OTHERS = {"extract": "llm", "harness": "agent"}
 
 _BLOCK = re.MULTILINE | re.DOTALL
 
@@ -140,28 +111,37 @@ def defaults_of(*classes: type) -> dict[str, str]:
 # Workflow files.
 
 
-@pytest.mark.parametrize("idiom", [*NODES, *PIECES])
+@pytest.mark.parametrize("idiom", IDIOMS)
 def test_every_idiom_has_a_section_with_an_example(idiom: str) -> None:
     assert re.search(rf"^  - {idiom}:", section(WORKFLOW_FILES, idiom), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("idiom", [*NODES, *PIECES])
+@pytest.mark.parametrize("idiom", IDIOMS)
 def test_the_table_of_an_idiom_has_its_options_and_no_others(idiom: str) -> None:
-    options = OPTIONS.get(idiom, set()) | set(fields_of(*CLASSES.get(idiom, ())))
+    options = set(IDIOMS[idiom].keys)
     listed = set(option_rows(idiom))
+    if idiom in OTHERS:
+        listed |= set(option_rows(OTHERS[idiom]))
     if idiom == "transform":
         listed -= set(ACTIONS) - options
-    if idiom == "agent":
-        assert options == set(TOOL_LOOP)
+    if idiom == "team":  # its leader's options may stand there too
+        options -= set(LEADER)
+    if idiom == "extract":  # they are what `schema` stands for
+        listed -= {"json_schema", "output_type"}
     assert listed == options
 
 
-@pytest.mark.parametrize("idiom", sorted(CLASSES))
+@pytest.mark.parametrize(
+    "idiom", [name for name, idiom in IDIOMS.items() if name != "team" and idiom.about]
+)
 def test_the_defaults_of_options_are_those_of_the_code(idiom: str) -> None:
     listed = option_rows(idiom)
-    for option, default in defaults_of(*CLASSES[idiom]).items():
-        if listed[option][-1] != "required":
-            assert listed[option][-1] == default, option
+    classes = [source for source in reversed(IDIOMS[idiom].about) if isinstance(source, type)]
+    defaults = defaults_of(*(cls for cls in classes if attrs.has(cls)))
+    for option in listed.keys() & defaults.keys() - set(IDIOMS[idiom].parts):
+        own = (idiom, option) in {("extract", "input_key"), ("interrupt_loop", "id")}
+        if not own and listed[option][-1] != "required" and idiom not in ("extract", "agent_step"):
+            assert listed[option][-1] == defaults[option], option
 
 
 def test_the_defaults_of_agent_step_are_those_of_the_function() -> None:
@@ -178,7 +158,13 @@ def test_every_action_of_transform_is_listed(action: str) -> None:
 
 
 def test_every_key_of_a_workflow_file_is_listed() -> None:
-    assert set(rows(section(WORKFLOW_FILES, "Top level"))) == set(TOP_LEVEL)
+    assert set(rows(section(WORKFLOW_FILES, "Top level"))) == set(KEYS)
+    assert set(rows(section(WORKFLOW_FILES, "Nodes and edges"))) == {*NODE, *EDGE}
+    assert set(rows(section(WORKFLOW_FILES, "State"))) >= set(STATE)
+
+
+def test_every_hook_of_a_workflow_file_is_listed() -> None:
+    assert set(rows(section(WORKFLOW_FILES, "Hooks"))) == set(HOOKS)
 
 
 def test_every_limit_is_listed() -> None:

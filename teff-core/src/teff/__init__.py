@@ -195,19 +195,11 @@ _HOMES = {
     "teff.workflow": ("from_yaml",),
 }
 
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
 # Hidden from type checkers, which would take every misspelt name for a right one.
 if not TYPE_CHECKING:
+    from teff.lazy import lazy_names
 
-    def __getattr__(name: str) -> object:
-        home = _HOME_OF.get(name)
-        if home is None:
-            raise AttributeError(f"module 'teff' has no attribute {name!r}")
-        from importlib import import_module
-
-        value = globals()[name] = getattr(import_module(home), name)
-        return value
+    __getattr__ = lazy_names(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import teff.node as nodes
 from teff.errors import ConfigError
 from teff.flow.sub_flow import SubFlow
 from teff.graph import Edge, Graph
-from teff.node import AppendAssistant, ContextBuilder, Node, ReActAgent, ToolExec
+
+if TYPE_CHECKING:
+    from teff.node import Node, ReActAgent, ToolExec
 
 __all__ = ["AgentRole", "agent_step", "tool_loop"]
 
@@ -50,8 +53,8 @@ def agent_step(
     """
     name = id or output_key
     scratch = f"_{output_key}_messages"
-    nodes: dict[str, Node] = {
-        f"{name}/context": ContextBuilder(
+    inside: dict[str, Node] = {
+        f"{name}/context": nodes.ContextBuilder(
             sections=dict(sections or {}),
             messages_key=messages_key,
             output_key="input",
@@ -68,15 +71,17 @@ def agent_step(
         stream=stream,
         **config,
     )
-    nodes |= {f"{name}/agent": agent, f"{name}/tools": tools}
-    nodes[f"{name}/reply"] = AppendAssistant(output_key=output_key, messages_key=messages_key)
+    inside |= {f"{name}/agent": agent, f"{name}/tools": tools}
+    inside[f"{name}/reply"] = nodes.AppendAssistant(
+        output_key=output_key, messages_key=messages_key
+    )
     edges = [
         Edge(f"{name}/context", f"{name}/agent"),
         Edge(f"{name}/agent", f"{name}/tools", f"{agent.tool_call_key}!="),
         Edge(f"{name}/tools", f"{name}/agent"),
         Edge(f"{name}/agent", f"{name}/reply"),
     ]
-    graph = Graph(nodes, edges, f"{name}/context", name=name)
+    graph = Graph(inside, edges, f"{name}/context", name=name)
     returned = {output_key: output_key, messages_key: messages_key}
     return SubFlow(graph, output_map=returned, turn_keys=[output_key], id=id)
 
@@ -86,7 +91,7 @@ def tool_loop(
 ) -> tuple[ReActAgent, ToolExec]:
     """Return an agent and the node that carries its calls out, from the options of both."""
     for_tools = {name: config.pop(name) for name in _TOOL_OPTIONS & config.keys()}
-    if isinstance(agent, ReActAgent):
+    if isinstance(agent, nodes.ReActAgent):
         if config:
             raise ConfigError(
                 f"an agent that is made already takes no options; {', '.join(sorted(config))} "
@@ -94,8 +99,8 @@ def tool_loop(
             )
         made = agent
     else:
-        made = (agent or ReActAgent)(**config)
-    tools = ToolExec(
+        made = (agent or nodes.ReActAgent)(**config)
+    tools = nodes.ToolExec(
         messages_key=made.messages_key,
         tool_call_key=made.tool_call_key,
         use_tools=made.use_tools,

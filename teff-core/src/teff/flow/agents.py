@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole, tool_loop
@@ -11,7 +11,9 @@ from teff.flow.chain import Chain, as_nodes, equals
 from teff.flow.team import role_chain, team_supervisor
 from teff.flow.wiring import Wiring
 from teff.graph import Edge
-from teff.node import ReActAgent
+
+if TYPE_CHECKING:
+    from teff.node import ReActAgent
 
 __all__ = ["AgentSteps"]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import teff.node as nodes
 from teff.errors import ConfigError
 from teff.flow.chain import Case, Chain, as_node, as_nodes, differs, equals
 from teff.flow.wiring import Wiring
-from teff.node import Ask, Extract, Interrupt, Loop
+
+if TYPE_CHECKING:
+    from teff.node import Ask, Extract
 
 __all__ = ["ControlSteps"]
 
@@ -77,7 +80,7 @@ class ControlSteps(Wiring):
         if not after or not repeated:
             raise ConfigError(f"loop({key!r}) needs steps to repeat and steps to go on with.")
         if max_rounds is not None:
-            self.step(Loop(repeated, key=key, until=until, max_rounds=max_rounds), id)
+            self.step(nodes.Loop(repeated, key=key, until=until, max_rounds=max_rounds), id)
             self._chain([(node, None) for node in after])
             return self
         if id is not None:
@@ -104,7 +107,7 @@ class ControlSteps(Wiring):
             id: the node's id.
             **config: further options of `Interrupt`.
         """
-        self.step(Interrupt(key=key, prompt=prompt, **config), id)
+        self.step(nodes.Interrupt(key=key, prompt=prompt, **config), id)
         if accept is not None:
             self._judge(accept, key, self._open[0][0])
         return self
@@ -127,7 +130,7 @@ class ControlSteps(Wiring):
         """
         if (accept is None) == (not how):
             raise ConfigError(f"ask({key!r}) takes an Ask, or the options of one.")
-        return self.interrupt(key, prompt, accept=accept or Ask(**how), id=id)
+        return self.interrupt(key, prompt, accept=accept or nodes.Ask(**how), id=id)
 
     def interrupt_loop(
         self,
@@ -156,7 +159,7 @@ class ControlSteps(Wiring):
             ConfigError: an id is taken, or there are no steps to repeat or to go on with.
         """
         name = id or key
-        self.step(Interrupt(key=key, prompt=prompt), f"{name}-interrupt")
+        self.step(nodes.Interrupt(key=key, prompt=prompt), f"{name}-interrupt")
         self._judge(accept, key, name)
         judge, decision = self._open[0][0], accept.decision_key
         if accept.clarify_value:

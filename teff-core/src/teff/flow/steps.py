@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+import teff.node as nodes
 from teff.flow.chain import Chain, Steppable, as_node, as_nodes
 from teff.flow.sub_flow import SubFlow
 from teff.flow.wiring import Wiring
 from teff.graph import Graph
-from teff.node import (
-    LLM,
-    AppendAssistant,
-    CommandNode,
-    ContextBuilder,
-    Gate,
-    Map,
-    Parallel,
-    Retry,
-    Supervisor,
-    Transform,
-)
 
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
+    from teff.node import (
+        LLM,
+        AppendAssistant,
+        ContextBuilder,
+        Gate,
+        Supervisor,
+        Transform,
+    )
 
 __all__ = ["NodeSteps"]
 
@@ -33,35 +30,35 @@ class NodeSteps(Wiring):
 
     def llm(self, node: LLM | None = None, id: str | None = None, **config: Any) -> Self:
         """Add an `LLM`, made already or from its options."""
-        return self.step(_made(LLM, node, config), id)
+        return self.step(_made(nodes.LLM, node, config), id)
 
     def transform(
         self, node: Transform | None = None, id: str | None = None, **config: Any
     ) -> Self:
         """Add a `Transform`, made already or from its options."""
-        return self.step(_made(Transform, node, config), id)
+        return self.step(_made(nodes.Transform, node, config), id)
 
     def context_builder(
         self, node: ContextBuilder | None = None, id: str | None = None, **config: Any
     ) -> Self:
         """Add a `ContextBuilder`, made already or from its options."""
-        return self.step(_made(ContextBuilder, node, config), id)
+        return self.step(_made(nodes.ContextBuilder, node, config), id)
 
     def append_assistant(
         self, node: AppendAssistant | None = None, id: str | None = None, **config: Any
     ) -> Self:
         """Add an `AppendAssistant`, made already or from its options."""
-        return self.step(_made(AppendAssistant, node, config), id)
+        return self.step(_made(nodes.AppendAssistant, node, config), id)
 
     def supervisor(
         self, node: Supervisor | None = None, id: str | None = None, **config: Any
     ) -> Self:
         """Add a `Supervisor`, made already or from its options; a `route` follows it."""
-        return self.step(_made(Supervisor, node, config), id)
+        return self.step(_made(nodes.Supervisor, node, config), id)
 
     def gate(self, node: Gate | None = None, id: str | None = None, **config: Any) -> Self:
         """Add a `Gate`, made already or from its options; a `branch` or `loop` follows it."""
-        return self.step(_made(Gate, node, config), id)
+        return self.step(_made(nodes.Gate, node, config), id)
 
     def command(self, *, id: str | None = None, **config: Any) -> Self:
         """Add a `CommandNode` from its options ``routes``, ``goto`` and ``update``.
@@ -75,7 +72,7 @@ class NodeSteps(Wiring):
                 {**route, "goto": self._labelled(route["goto"])} if "goto" in route else route
                 for route in config["routes"]
             ]
-        return self.step(CommandNode(**config), id)
+        return self.step(nodes.CommandNode(**config), id)
 
     def parallel(self, *branches: Chain, id: str | None = None, **config: Any) -> Self:
         """Run branches at the same time; each is a step or a list of steps.
@@ -86,7 +83,7 @@ class NodeSteps(Wiring):
             **config: further options of `Parallel`.
         """
         made = [as_nodes(branch) for branch in branches]
-        return self.step(Parallel(made, **config), id)
+        return self.step(nodes.Parallel(made, **config), id)
 
     def map(
         self,
@@ -106,12 +103,12 @@ class NodeSteps(Wiring):
             id: the node's id.
             **config: further options of `Map`.
         """
-        node = Map(as_node(processor), input_keys=input_keys, output_key=output_key, **config)
+        node = nodes.Map(as_node(processor), input_keys=input_keys, output_key=output_key, **config)
         return self.step(node, id)
 
     def retry(self, step: Steppable, *, id: str | None = None, **config: Any) -> Self:
         """Add a step that is tried again when it fails; see `Retry` for the options."""
-        return self.step(Retry(as_node(step), **config), id)
+        return self.step(nodes.Retry(as_node(step), **config), id)
 
     def add_flow(
         self,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+import teff.node as nodes
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole
 from teff.flow.chain import Chain
-from teff.node import Supervisor
+
+if TYPE_CHECKING:
+    from teff.node import Supervisor
 
 __all__ = ["BuiltRole", "role_chain", "team_supervisor"]
 
@@ -71,7 +74,7 @@ def team_supervisor(
             raise ConfigError("give fallback or fallback_agent, not both.", path="fallback")
         options["fallback_agent"] = fallback
     options.setdefault("route_keys", {name: role.output_key for name, role in roles.items()})
-    return Supervisor(
+    return nodes.Supervisor(
         system=system,
         agents=list(roles),
         model=model or "",

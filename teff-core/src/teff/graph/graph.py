@@ -8,11 +8,11 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
+import teff.state as states
 from teff.checkpoint import Checkpointer
 from teff.errors import ConfigError
 from teff.graph.check import (
     Problem,
-    check_graph,
     check_models_and_tools,
     find_errors,
     find_needs,
@@ -43,8 +43,6 @@ from teff.runtime import (
 from teff.state import (
     Reducer,
     Reducers,
-    StateCheck,
-    StateSchema,
     compile_reducers,
     freeze,
     thaw,
@@ -110,7 +108,7 @@ class Graph:
         self.edges: tuple[Edge, ...] = tuple(edges)
         self.entry_point = entry_point
         #: The schema of the state, or None.
-        self.schema = None if state is None else StateSchema.of(state)
+        self.schema = None if state is None else states.StateSchema.of(state)
         self.validate = check_validation(validate)
         self.reducers: Mapping[str, Reducer] = {
             **(self.schema.reducers if self.schema is not None else {}),
@@ -142,15 +140,17 @@ class Graph:
         Args:
             known_keys: state keys that the input brings.
         """
+        from teff.graph.check.findings import check_graph  # not needed to run
+
         return check_graph(self, known_keys=known_keys)
 
-    def state_check(self, reducers: Reducers) -> StateCheck | None:
+    def state_check(self, reducers: Reducers) -> states.StateCheck | None:
         """Return what holds the state of a run against the schema; None where nothing does."""
         if self.schema is None or self.validate == "off":
             return None
         complain = warn if self.validate == "warn" else None
         is_own = partial(is_turn_key, turn_keys=self._turn_keys)
-        return StateCheck(self.schema, reducers, is_own=is_own, complain=complain)
+        return states.StateCheck(self.schema, reducers, is_own=is_own, complain=complain)
 
     def nested_input(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what this graph starts from inside another one, with the defaults of its schema.

@@ -10,10 +10,10 @@ from teff.errors import ConfigError, suggest
 from teff.provider import ProviderRegistry
 from teff.runtime import Limits, Listener, ModelDefaults, NodeHook, NodeHooks, PayloadCallback
 from teff.state import Reducer
-from teff.tool import FunctionTool, Tool
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
+    from teff.tool import Tool
 
 __all__ = [
     "RunOptions",
@@ -144,8 +144,12 @@ def tool_pool(given: Iterable[Tool | Callable[..., Any]] | None) -> dict[str, To
     Raises:
         ConfigError: two of them have one name.
     """
+    if not given:
+        return {}
+    from teff.tool import FunctionTool, Tool  # loaded where there are tools
+
     pool: dict[str, Tool] = {}
-    for tool in given or ():
+    for tool in given:
         made = tool if isinstance(tool, Tool) else FunctionTool(tool)
         if made.name in pool:
             raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")

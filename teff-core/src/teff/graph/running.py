@@ -32,10 +32,11 @@ from teff.runtime import (
     tell_all,
     uninterrupted,
 )
-from teff.state import State, StateCheck, compile_reducers, freeze, thaw
+from teff.state import Reducer, compile_reducers, freeze, thaw
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
+    from teff.state import StateCheck
 
 __all__ = ["run_graph", "run_nested"]
 
@@ -62,8 +63,9 @@ async def run_graph(
     check_options(options)
     if state is not None and not isinstance(state, Mapping):
         raise ConfigError(f"the state must be a dict, not {type(state).__name__}.")
-    brought = state.reducers if isinstance(state, State) else {}
-    reducers = compile_reducers({**graph.reducers, **brought, **(options.get("reducers") or {})})
+    reducers = compile_reducers(
+        {**graph.reducers, **_brought(state), **(options.get("reducers") or {})}
+    )
     check = graph.state_check(reducers)
     given = options.get("providers")
     providers = None if given is None else ProviderRegistry.of(given)
@@ -136,6 +138,15 @@ def _filled_as_before(
         if key.has_default and name in journal.input
     }
     return {**filled, **state}
+
+
+def _brought(state: Mapping[str, Any] | None) -> Mapping[str, Reducer]:
+    """Return the reducers that a `State` brings."""
+    if state is None or type(state) is dict:
+        return {}
+    from teff.state import State  # most states are plain dicts
+
+    return state.reducers if isinstance(state, State) else {}
 
 
 async def _open(graph: Graph, options: RunOptions) -> Journal | None:

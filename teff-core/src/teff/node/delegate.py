@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 
@@ -31,6 +31,8 @@ from teff.state import Append, is_filled
 from teff.tool.approval import ApprovalPolicy, check_policy
 
 __all__ = ["Delegate"]
+
+_ABOVE_0: Any = attrs.validators.optional(attrs.validators.gt(0))
 
 _SYSTEM = (
     "You answer the user, and you have agents that do parts of the work. Assess what is needed; "
@@ -106,13 +108,13 @@ class Delegate(AssistantNode):
 
     type = "delegate"
 
+    needs_agents: ClassVar[bool] = True
+
     agents: Any
     max_delegations: int = attrs.field(default=5, validator=attrs.validators.ge(1))
     per_agent: int | Mapping[str, int] | None = None
     depth: int = attrs.field(default=3, validator=attrs.validators.ge(1))
-    llm_timeout: float | None = attrs.field(
-        default=120.0, validator=attrs.validators.optional(attrs.validators.gt(0.0))
-    )
+    llm_timeout: float | None = attrs.field(default=120.0, validator=_ABOVE_0)
     review: bool = False
     guards: Mapping[str, Any] = attrs.field(factory=dict)
     input_key: str = "input"
@@ -137,7 +139,7 @@ class Delegate(AssistantNode):
             raise ConfigError(f"{what}: {problem}", path=option)
 
     def _problems(self) -> Iterable[tuple[str, str]]:
-        if not self._agents:
+        if not self._agents and self.needs_agents:
             yield "option 'agents' names no agent.", "agents"
         if not self.output_key:
             yield "option 'output_key' is empty.", "output_key"

@@ -1,5 +1,8 @@
 """What a node sees while it runs, and what a run is made of."""
 
+from typing import TYPE_CHECKING
+
+from teff.lazy import lazy_names
 from teff.runtime.channel import EventChannel
 from teff.runtime.command import Command
 from teff.runtime.context import ExecContext, StepContext
@@ -14,7 +17,9 @@ from teff.runtime.result import RunResult, Status
 from teff.runtime.run import Run, new_run_id
 from teff.runtime.signals import AbortSignal, LimitSignal, PauseSignal, Signal
 from teff.runtime.steps import as_failure, read_result, uninterrupted
-from teff.runtime.trace import RunSummary, RunTracer, TraceEvent, TraceSpan
+
+if TYPE_CHECKING:
+    from teff.runtime.trace import RunSummary, RunTracer, TraceEvent, TraceSpan
 
 __all__ = [
     "AbortSignal",
@@ -54,3 +59,15 @@ __all__ = [
     "tell_payload",
     "uninterrupted",
 ]
+
+_HOMES = {
+    "teff.runtime.trace": ("RunSummary", "RunTracer", "TraceEvent", "TraceSpan"),
+}
+
+# Hidden from type checkers, which would take every misspelt name for a right one.
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from teff.runtime.run import Run
-from teff.state import Reducers, StateCheck, freeze, merge_into, note_written, read_update
+from teff.state import Reducers, freeze, merge_into, note_written, read_update
 
 if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
     from teff.runtime.context import ExecContext
+    from teff.state import StateCheck
 
 __all__ = ["Frame", "ModelDefaults"]
 

@@ -37,7 +37,9 @@ def scalar(part: Part) -> object:
 
 def _until(part: Part) -> object:
     """Return the value that ends a loop, or several of them."""
-    return [scalar(value) for value in part.elements()] if part.is_list else scalar(part)
+    if isinstance(part.value, list):
+        return [scalar(value) for value in part.elements()]
+    return scalar(part)
 
 
 def _branches(part: Part, steps: Steps) -> Any:

@@ -125,7 +125,8 @@ def typed_node(part: Part, steps: Steps) -> Node:
     # A type that somebody has registered in place of a built-in one is not known here.
     if known is not None and name not in default_registry._factories:
         label = name if given is None else f"{name} {part['id'].text()!r}"
-        node = known(config.labelled(label), steps)
+        with config.errors_here():
+            node = known(config.labelled(label), steps)
         node.id = given or node.id
         return node
     return _plugin_node(name, given, part, config, steps)

@@ -54,11 +54,6 @@ class Part:
         """The plain value."""
         return self.written.value
 
-    @property
-    def is_list(self) -> bool:
-        """Whether the value is a list."""
-        return isinstance(self.value, list)
-
     def __contains__(self, key: str) -> bool:
         return key in self.written.entries
 

@@ -60,8 +60,12 @@ def _branch(flow: Flow, part: Part, steps: Steps) -> None:
 def _default(flow: Flow, part: Part, steps: Steps) -> None:
     """Add the steps for when the condition of the step before does not hold."""
     node = steps.node(part)
-    with part.errors_here():
+    try:
         flow.default(node)
+    except ConfigError:
+        raise part.error(
+            "'default' follows a step that has 'when' beside it, and nothing else."
+        ) from None
 
 
 def _label(flow: Flow, part: Part, steps: Steps) -> None:

@@ -19,7 +19,7 @@ from teff.workflow.document import KEYS
 from teff.workflow.hooks import HOOKS
 from teff.workflow.idiom import Idiom
 from teff.workflow.nodes import PLAIN_TYPES
-from teff.workflow.option_schema import ANY_TEXT, options_schema, type_schema
+from teff.workflow.option_schema import options_schema, type_schema
 from teff.workflow.options import fields_of
 from teff.workflow.pieces import LEADER, ROLE
 from teff.workflow.questions import CLASSIFIER, STRATEGY
@@ -31,6 +31,8 @@ __all__ = ["workflow_schema"]
 _Schema = dict[str, Any]
 
 _STEPS: Final[_Schema] = {"$ref": "#/$defs/steps"}
+#: A text that may be written as a number or a truth value.
+_TEXT: Final[_Schema] = {"type": ["string", "number", "boolean"]}
 _SCALAR: Final[_Schema] = {"type": ["string", "number", "boolean", "null"]}
 _REFERENCE: Final[_Schema] = {"type": "string", "pattern": r"^[^\s:]+:[^\s:]+$"}
 
@@ -50,7 +52,7 @@ _PARTS: Mapping[str, _Schema] = {
     "leader": {"$ref": "#/$defs/leader"},
     "names_or_agents": {
         "anyOf": [
-            {"type": "array", "items": ANY_TEXT},
+            {"type": "array", "items": _TEXT},
             {"type": "object", "additionalProperties": _STEPS, "minProperties": 1},
             {"type": "null"},
         ]
@@ -62,8 +64,8 @@ _PARTS: Mapping[str, _Schema] = {
     "strategy_or_name": {
         "anyOf": [type_schema(STRATEGY["strategy"]), {"$ref": "#/$defs/strategy"}]
     },
-    "text": ANY_TEXT,
-    "token_or_steps": {"anyOf": [ANY_TEXT, _STEPS]},
+    "text": _TEXT,
+    "token_or_steps": {"anyOf": [_TEXT, _STEPS]},
     "value_or_values": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "minItems": 1}]},
 }
 
@@ -119,12 +121,12 @@ def workflow_schema() -> _Schema:
 
 
 def _sections() -> dict[str, _Schema]:
-    include = {"anyOf": [ANY_TEXT, _mapping({"path": ANY_TEXT, "prefix": ANY_TEXT}, ["path"])]}
-    provider = {"type": "object", "properties": {"type": ANY_TEXT}}
-    tool = _mapping({"name": ANY_TEXT, "config": {"type": "object"}}, ["name"])
+    include = {"anyOf": [_TEXT, _mapping({"path": _TEXT, "prefix": _TEXT}, ["path"])]}
+    provider = {"type": "object", "properties": {"type": _TEXT}}
+    tool = _mapping({"name": _TEXT, "config": {"type": "object"}}, ["name"])
     hook = {"anyOf": [_REFERENCE, {"type": "array", "items": _REFERENCE}]}
     return {
-        **dict.fromkeys(("name", "description", "default_provider", "default_model"), ANY_TEXT),
+        **dict.fromkeys(("name", "description", "default_provider", "default_model"), _TEXT),
         "include": {"anyOf": [*include["anyOf"], {"type": "array", "items": include}]},
         "providers": {
             "anyOf": [
@@ -133,11 +135,11 @@ def _sections() -> dict[str, _Schema]:
             ]
         },
         "state": _state(),
-        "tools": {"type": "array", "items": {"anyOf": [ANY_TEXT, tool]}},
+        "tools": {"type": "array", "items": {"anyOf": [_TEXT, tool]}},
         "limits": options_schema(fields_of(Limits), [Limits]),
         "checkpoint": {
             "type": "object",
-            "properties": {"type": ANY_TEXT},
+            "properties": {"type": _TEXT},
             "required": ["type"],
         },
         "hooks": _mapping(dict.fromkeys(HOOKS, hook)),
@@ -182,12 +184,12 @@ def _definitions() -> dict[str, _Schema]:
         "case": _mapping({"value": {"type": _SCALAR["type"]}, "steps": _STEPS}, ["value", "steps"]),
         "classifier": options_schema(CLASSIFIER, ()),
         "edge": _mapping(
-            {**dict.fromkeys(EDGE, ANY_TEXT), "condition": {"type": ["string", "number", "null"]}},
+            {**dict.fromkeys(EDGE, _TEXT), "condition": {"type": [*_TEXT["type"], "null"]}},
             ["from", "to"],
         ),
         "leader": options_schema(LEADER, IDIOMS["supervisor"].about),
         "node": _node(types_, ["id", "type"]),
-        "node_type": {"anyOf": [{"enum": default_registry.list()}, ANY_TEXT]},
+        "node_type": {"anyOf": [{"enum": default_registry.list()}, _TEXT]},
         "retry": options_schema(retry, IDIOMS["retry"].about),
         "roles": {
             "type": "object",
@@ -224,7 +226,7 @@ def _options_with(fields: Mapping[str, Any], parts: Mapping[str, _Schema]) -> _S
 def _idiom(idiom: Idiom, *, without: Iterable[str] = ()) -> _Schema:
     """Return the schema of what stands under an idiom."""
     if idiom.value == "text":
-        return ANY_TEXT
+        return _TEXT
     if idiom.value == "steps":
         return _STEPS
     schema: _Schema = options_schema(idiom.fields, idiom.about, idiom.needed)
@@ -255,7 +257,7 @@ def _step() -> _Schema:
     pieces = [name for name, idiom in IDIOMS.items() if idiom.make is None]
     return {
         "type": "object",
-        "properties": {**ref, "retry": {}, "when": ANY_TEXT},
+        "properties": {**ref, "retry": {}, "when": _TEXT},
         "additionalProperties": False,
         "oneOf": [
             *({"required": [name], **retried} for name in names),
@@ -288,7 +290,7 @@ def _types() -> dict[str, _Schema]:
 def _node(types: Mapping[str, _Schema], needed: list[str]) -> _Schema:
     """Return the schema of a step that has a type, whose options stand under ``config``."""
     options = {
-        "id": ANY_TEXT,
+        "id": _TEXT,
         "type": {"$ref": "#/$defs/node_type"},
         "config": {"type": "object"},
         "retry": {"$ref": "#/$defs/retry"},

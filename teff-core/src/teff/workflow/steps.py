@@ -148,6 +148,11 @@ class Steps:
                 f"'when' cannot stand beside {step.name!r}.",
                 "Put it beside the step before or after; a command has conditions of its own.",
             )
+        if step.when is not None and not flow.nodes:
+            raise step.when.error(
+                "'when' needs a step before it: the first step cannot have a condition.",
+                "Add one, such as `transform: {action: now, output_key: begun}`.",
+            )
         with step.options.errors_here():
             if step.name in ("command", "route") and step.retry is None:
                 # A flow knows the labels that a command may name.
@@ -219,7 +224,7 @@ class Steps:
         if not entries.keys() - beside.keys():
             beside.pop("retry", None)
         names = [name for name in entries if name not in beside]
-        if len(names) != 1 or any(name not in IDIOMS for name in names[1:]):
+        if len(names) != 1:
             raise self._not_one(step, entries, names)
         (name,) = names
         options = entries[name]

@@ -13,10 +13,10 @@ from teff.graph.check.problem import Problem
 from teff.node import Node
 from teff.provider import ProviderRegistry
 from teff.runtime import ModelDefaults
-from teff.tool import Tool, default_tool_registry
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
+    from teff.tool import Tool
 
 __all__ = [
     "Need",
@@ -123,7 +123,13 @@ def _checks(
             yield partial((effective.providers or undeclared).check, provider)
     for tool in need.node.uses_tools():
         if tool not in tools:
-            yield partial(default_tool_registry.resolve, tool)
+            yield partial(_find_tool, tool)
+
+
+def _find_tool(name: str) -> None:
+    from teff.tool import default_tool_registry  # loaded where a node names a tool
+
+    default_tool_registry.resolve(name)
 
 
 def unknown_providers(graph: Graph) -> Iterator[Problem]:

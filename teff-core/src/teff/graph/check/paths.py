@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from teff.conditions import And, Compare, Condition, Not, Or, Value
-from teff.errors import suggest
 from teff.graph.check.possible import Possibilities, TooManyCombinations
 from teff.graph.check.problem import Problem, warning
 from teff.graph.check.ways import Way, Ways, may_jump, unwrapped
@@ -16,21 +15,7 @@ from teff.node import Node, Supervisor
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
 
-__all__ = ["dead_ends", "odd_conditions", "unknown_targets", "unreachable"]
-
-
-def unknown_targets(graph: Graph) -> Iterator[Problem]:
-    """Give the nodes that go to nodes which the graph does not have."""
-    for name, node in graph.nodes.items():
-        for target in node.targets():
-            if target not in graph.nodes:
-                yield Problem(
-                    code="unknown-target",
-                    severity="error",
-                    message=f"node {name!r} goes to {target!r}, which is no node of the graph.",
-                    hint=suggest(target, graph.nodes).strip(),
-                    node=name,
-                )
+__all__ = ["dead_ends", "odd_conditions", "unreachable"]
 
 
 def unreachable(graph: Graph, ways: Ways) -> Iterator[Problem]:

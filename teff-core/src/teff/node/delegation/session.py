@@ -272,7 +272,7 @@ class Session:
             status="invalid",
         )
         shown = [assistant(shorten(reply.text, _SHOWN_AGAIN))] if reply.text.strip() else []
-        self.messages += [*shown, user(told)]
+        self.messages = [*self.messages, *shown, user(told)]
 
     async def _carry_out(self, reply: ChatReply, said: Said) -> None:
         """Carry out the calls of a reply at once, and tell the model what came of each."""
@@ -299,7 +299,7 @@ class Session:
             if self.tool_rounds == self.node.max_tool_rounds:
                 await self.ctx.emit("limit", {"reason": "max_tool_rounds"})
         await self._run(running)
-        self.messages += self._observed(reply, tasks)
+        self.messages = [*self.messages, *self._observed(reply, tasks)]
 
     async def _planned(self, call: ToolCall) -> Task:
         """Say what is to become of a call, and count it where an agent is asked."""
@@ -347,7 +347,7 @@ class Session:
         """Return an id that no call of this visit has: servers may use one twice."""
         wanted = wanted or "call"
         numbered = (f"{wanted}~{number}" for number in itertools.count(2))
-        new = next(id for id in itertools.chain([wanted], numbered) if id not in self._ids)
+        new = next(free for free in itertools.chain([wanted], numbered) if free not in self._ids)
         self._ids.add(new)
         return new
 
@@ -429,6 +429,7 @@ class Session:
     async def _call_tools(self, tasks: Sequence[Task]) -> list[Any]:
         node = self.node
         tools = [GuardedTool(tool, node) for tool in self.overlay.tools]
+        _DEPTH.set(self.depth - 1)  # for this task alone; a tool may be an agent
         return await run_tool_calls(
             self.ctx,
             [task.call for task in tasks],

@@ -1,0 +1,95 @@
+"""Everything that can be found in a graph, and in those inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from teff.graph.check.errors import find_errors
+from teff.graph.check.keys import (
+    USUAL_KEYS,
+    colliding_writes,
+    keys_inside,
+    unwritten_condition_keys,
+    unwritten_keys,
+    whole_states,
+    written_keys,
+)
+from teff.graph.check.paths import dead_ends, odd_conditions, unreachable
+from teff.graph.check.problem import Problem
+from teff.graph.check.rounds import endless_rounds
+from teff.graph.check.ways import Ways, nodes_inside
+from teff.node import Node
+from teff.runtime import Limits
+
+if TYPE_CHECKING:
+    from teff.graph.graph import Graph
+
+__all__ = ["check_graph"]
+
+#: The keys that the state may have at the start of a graph; None where it may have any.
+_Keys = frozenset[str] | None
+
+
+def check_graph(graph: Graph, *, known_keys: Iterable[str] = ()) -> list[Problem]:
+    """Return what is wrong with a graph and with those inside it; the codes are in `CODES`.
+
+    Args:
+        graph: the graph.
+        known_keys: state keys that the input brings.
+    """
+    return list(_Check().problems(graph, frozenset({*USUAL_KEYS, *known_keys}), graph.limits))
+
+
+class _Check:
+    """One check: a graph that is used in several places is looked at once, if nothing differs."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, _Keys, Limits | None]] = set()
+
+    def problems(self, graph: Graph, given: _Keys, limits: Limits | None) -> Iterator[Problem]:
+        yield from find_errors(graph)
+        ways = Ways(graph)
+        yield from unreachable(graph, ways)
+        yield from dead_ends(graph, ways)
+        yield from odd_conditions(graph, ways)
+        yield from endless_rounds(graph, ways, limits)
+        yield from colliding_writes(graph)
+        yield from whole_states(graph)
+        written = written_keys(graph)
+        there = None if given is None or written is None else given | written | _declared(graph)
+        if there is not None:
+            yield from unwritten_keys(graph, there)
+            yield from unwritten_condition_keys(graph, ways, there)
+        yield from self._inside(graph, there, limits)
+
+    def _inside(self, graph: Graph, there: _Keys, limits: Limits | None) -> Iterator[Problem]:
+        """Give the findings about the graphs that nodes run."""
+        for name, node in graph.nodes.items():
+            for part in nodes_inside(node):
+                inner: Graph | None = getattr(part, "graph", None)
+                if inner is None:
+                    continue
+                given = _given(part, node, there)
+                steps: int | None = getattr(part, "max_iterations", None)
+                bounds = limits if steps is None else Limits(max_steps=steps)
+                key = (id(inner), given, bounds)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    for problem in self.problems(inner, given, bounds):
+                        yield problem.inside(name)
+
+
+def _given(part: Node, node: Node, there: _Keys) -> _Keys:
+    """Return the keys that a graph starts with which ``part`` runs, somewhere within ``node``."""
+    input_map = getattr(part, "input_map", None)
+    if input_map is not None:
+        return frozenset({*USUAL_KEYS, *input_map})
+    written = keys_inside(node)
+    return None if there is None or written is None else there | written
+
+
+def _declared(graph: Graph) -> frozenset[str]:
+    """Return the keys that somebody has said something about, and so knows of."""
+    schema = graph.schema.keys if graph.schema is not None else ()
+    return frozenset({*graph.reducers, *schema})
