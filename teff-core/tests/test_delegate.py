@@ -747,6 +747,15 @@ def test_usage_of_a_reply_without_counts_is_nothing() -> None:
     assert Run([reply], agents(a=Seen())).record["tokens"]["total_tokens"] == 0
 
 
+def test_a_flow_adds_one_from_its_options() -> None:
+    model = ScriptedProvider([task("a"), "ok"])
+    flow = Flow(providers={"p": model})
+    flow.delegate("Be short.", agents=agents(a=Seen()), model="m", provider="p", id="lead")
+    result = asyncio.run(flow.compile().run({"input": "Hi"}))
+    assert result["output"] == "ok"
+    assert model.requests[0].messages[0]["content"] == "Be short."
+
+
 def test_duplicate_call_ids_are_told_apart() -> None:
     calls = [ToolCall(id="x", name="delegate_to_a", arguments={"message": str(n)}) for n in (1, 2)]
     worker = Seen(lambda state: state["input"])

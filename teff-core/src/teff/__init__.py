@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TruncatedOutput,
         WorkflowError,
     )
-    from teff.flow import AgentRole, Case, Flow, SubFlow, agent_step
+    from teff.flow import AgentRole, AgentTool, Case, Flow, SubFlow, agent_step
     from teff.graph import Edge, Graph, TurnResult
     from teff.harness import Harness
     from teff.node import (
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         AppendAssistant,
         Command,
         ContextBuilder,
+        Delegate,
         ExecContext,
         Interrupt,
         Node,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         state_schema_to_jsonschema,
         validate_state,
     )
+    from teff.strategies import SupervisorStrategy
     from teff.tool import Tool, ToolRegistry, default_tool_registry
     from teff.workflow import from_yaml
 
@@ -75,6 +77,7 @@ __all__ = [
     "DELETE",
     "LLM",
     "AgentRole",
+    "AgentTool",
     "AmbiguousName",
     "Append",
     "AppendAssistant",
@@ -84,6 +87,7 @@ __all__ = [
     "Command",
     "ConfigError",
     "ContextBuilder",
+    "Delegate",
     "Edge",
     "ExecContext",
     "Flow",
@@ -118,6 +122,7 @@ __all__ = [
     "StructuredOutputError",
     "SubFlow",
     "Supervisor",
+    "SupervisorStrategy",
     "TeffError",
     "Tool",
     "ToolError",
@@ -161,7 +166,7 @@ _HOMES = {
         "TruncatedOutput",
         "WorkflowError",
     ),
-    "teff.flow": ("AgentRole", "Case", "Flow", "SubFlow", "agent_step"),
+    "teff.flow": ("AgentRole", "AgentTool", "Case", "Flow", "SubFlow", "agent_step"),
     "teff.graph": ("Edge", "Graph", "TurnResult"),
     "teff.harness": ("Harness",),
     "teff.node": (
@@ -169,6 +174,7 @@ _HOMES = {
         "AppendAssistant",
         "Command",
         "ContextBuilder",
+        "Delegate",
         "ExecContext",
         "Interrupt",
         "Node",
@@ -191,6 +197,7 @@ _HOMES = {
         "state_schema_to_jsonschema",
         "validate_state",
     ),
+    "teff.strategies": ("SupervisorStrategy",),
     "teff.tool": ("Tool", "ToolRegistry", "default_tool_registry"),
     "teff.workflow": ("from_yaml",),
 }

@@ -116,7 +116,7 @@ NOW = "  - transform: {action: now}\n"
             "4:21",
             "goes to 'frist', which is no node of the graph. Did you mean 'first'?",
         ),
-        ("steps:\n  - transform: {action: now, id: a}\n  - transform: {action: now, id: a}", "3:5", "two steps have the id 'a'"),
+        ("steps:\n  - transform: {action: now, id: a}\n  - transform: {action: now, id: a}", "3:5", "two steps have the id 'a': in line 2 of <text> and in line 3 of <text>."),
         # Names
         ("default_provider: olama\ndefault_model: m\nsteps: [llm: {}]", "1:1", "Did you mean 'ollama'?"),
         ("steps: [llm: {provider: olama, model: m}]", "1:15", "unknown provider 'olama'."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import teff.node as nodes
@@ -55,6 +55,33 @@ class NodeSteps(Wiring):
     ) -> Self:
         """Add a `Supervisor`, made already or from its options; a `route` follows it."""
         return self.step(_made(nodes.Supervisor, node, config), id)
+
+    def delegate(
+        self,
+        system: str = "",
+        *,
+        agents: Mapping[str, Any] | Sequence[Any],
+        model: str | None = None,
+        provider: str | None = None,
+        id: str | None = None,
+        **config: Any,
+    ) -> Self:
+        """Add a `Delegate`: a model that has agents as tools and answers itself.
+
+        Args:
+            system: what the model is told beside its agents.
+            agents: from names to ``description`` and what runs; see `Delegate`.
+            model, provider: for it, and for every role among the agents without its own.
+            id: the node's id.
+            **config: further options of `Delegate`.
+
+        Raises:
+            ConfigError: an unknown option, no agents, or an agent that is described wrongly.
+        """
+        node = nodes.Delegate(
+            system=system, agents=agents, model=model or "", provider=provider or "", **config
+        )
+        return self.step(node, id)
 
     def gate(self, node: Gate | None = None, id: str | None = None, **config: Any) -> Self:
         """Add a `Gate`, made already or from its options; a `branch` or `loop` follows it."""

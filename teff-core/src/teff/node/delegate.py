@@ -256,8 +256,8 @@ class Delegate(AssistantNode):
     def _kept(self, ctx: ExecContext, session: Session) -> dict[str, Any]:
         """Return what there is where a limit ends the run."""
         kept: dict[str, Any] = {self.record_key: steps_record(session.events, ctx.path)}
-        if session.last_output:
-            kept |= {self.output_key: session.last_output, self.forced_key: True}
+        if session.work.last_output:
+            kept |= {self.output_key: session.work.last_output, self.forced_key: True}
         return kept
 
     @property

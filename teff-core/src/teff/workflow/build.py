@@ -13,7 +13,7 @@ from teff.runtime import Limits
 from teff.state import StateSchema
 from teff.state.keys import StateKey
 from teff.workflow.classic import classic_graph, is_classic
-from teff.workflow.document import KEYS, read_document
+from teff.workflow.document import NESTED_KEYS, read_document
 from teff.workflow.files import read_text
 from teff.workflow.part import Part
 from teff.workflow.sections import StateSection, read_limits, read_providers, read_state
@@ -21,11 +21,6 @@ from teff.workflow.steps import Steps
 from teff.workflow.yaml import Source
 
 __all__ = ["Built", "build"]
-
-#: What a graph inside of a step may say.
-_NESTED = tuple(
-    key for key in KEYS if key not in ("include", "tools", "hooks", "checkpoint", "description")
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +97,7 @@ def _with_initial(state: StateSection) -> StateSection:
 
 def graph_inside(part: Part, steps: Steps) -> Graph:
     """Return the graph of a mapping with steps, inside of a step."""
-    part.check_keys(_NESTED, what="a graph")
+    part.check_keys(NESTED_KEYS, what="a graph")
     return build(part, _apart(steps), inside=True).graph
 
 

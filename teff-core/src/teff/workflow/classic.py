@@ -41,8 +41,8 @@ def classic_graph(document: Part, steps: Steps, options: Mapping[str, Any]) -> G
         name, node = _node(step, document, steps)
         if name in nodes:
             raise step["id"].error(
-                f"two steps have the id {name!r}: in {_line(places[name])} and in "
-                f"{_line(step['id'])}."
+                f"two steps have the id {name!r}: in {places[name].line()} and in "
+                f"{step['id'].line()}."
             )
         nodes[name], places[name] = node, step["id"]
     if "edges" in document:
@@ -99,7 +99,3 @@ def _edge(part: Part, nodes: Mapping[str, Node]) -> Edge:
     is_always = condition is None or condition.value is None
     source, target = ends
     return Edge(source, target, None if is_always else check_condition(part["condition"]))
-
-
-def _line(part: Part) -> str:
-    return f"line {part.place.line} of {part.file}" if part.file else f"line {part.place.line}"

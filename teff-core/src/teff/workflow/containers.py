@@ -38,6 +38,8 @@ def scalar(part: Part) -> object:
 def _until(part: Part) -> object:
     """Return the value that ends a loop, or several of them."""
     if isinstance(part.value, list):
+        if not part.value:
+            raise part.error("'until' is an empty list, so nothing would end the loop.")
         return [scalar(value) for value in part.elements()]
     return scalar(part)
 

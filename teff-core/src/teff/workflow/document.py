@@ -18,7 +18,7 @@ from teff.workflow.files import read_text
 from teff.workflow.part import Part
 from teff.workflow.yaml import Source, Written, read_yaml
 
-__all__ = ["KEYS", "MAX_DEPTH", "MAX_FILES", "read_document"]
+__all__ = ["KEYS", "MAX_DEPTH", "MAX_FILES", "NESTED_KEYS", "read_document"]
 
 #: How deep files may include each other, and how many files there may be.
 MAX_DEPTH = 20
@@ -39,6 +39,11 @@ KEYS = (
     "hooks",
     "steps",
     "edges",
+)
+
+#: What a graph inside of a step may say.
+NESTED_KEYS = tuple(
+    key for key in KEYS if key not in ("include", "tools", "hooks", "checkpoint", "description")
 )
 
 #: What other projects write at the top, and the way out.

@@ -149,7 +149,13 @@ def _plugin_node(name: str, given: str | None, part: Part, config: Part, steps: 
         raise part["type"].error(f"node type {name!r} refuses its options: {error}.") from error
 
 
-_ROUTE = Idiom(make=_command, fields=_COMMAND, about=(CommandNode,), when="never")
+_ROUTE = Idiom(
+    make=_command,
+    fields=_COMMAND,
+    parts={"routes": "routes"},
+    about=(CommandNode,),
+    when="never",
+)
 
 #: Idioms by name.
 NODES: Mapping[str, Idiom] = {

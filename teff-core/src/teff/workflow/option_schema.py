@@ -18,10 +18,10 @@ from teff.schema.annotations import MISSING, class_fields, is_class_with_fields,
 from teff.schema.docstring import read_docstring
 from teff.workflow.options import Fields
 
-__all__ = ["ANY_TEXT", "options_schema", "type_schema"]
+__all__ = ["options_schema", "type_schema"]
 
 #: What counts as text: a number without quotes is the text as it is written.
-ANY_TEXT: Final = {"type": ["string", "number"]}
+_TEXT: Final = {"type": ["string", "number"]}
 
 #: A reference to the environment may stand for anything.
 _REFERENCE = r"\$\{"
@@ -109,7 +109,7 @@ def _as_written(schema: Any) -> Any:
         return schema
     kind = str(schema.get("type"))
     if kind == "string":
-        return {**schema, **ANY_TEXT}
+        return {**schema, **_TEXT}
     if kind in _ALSO_TEXT:
         others = {name: value for name, value in schema.items() if name != "type"}
         text = {"type": "string", "pattern": _ALSO_TEXT[kind]}

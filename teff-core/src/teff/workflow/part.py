@@ -217,6 +217,10 @@ class Part:
     def _inner(self, written: Written, place: Place, path: str) -> Part:
         return attrs.evolve(self, written=written, place=place, path=path, label="")
 
+    def line(self) -> str:
+        """Return how messages name the line in which it stands."""
+        return f"line {self.place.line} of {self.file}"
+
     def named(self) -> str:
         """Return how messages call the value: its key."""
         return repr(self.path.rpartition(".")[2]) if self.path else "a workflow file"

@@ -154,6 +154,10 @@ class References:
             )
         return whole.unplaced(error) if part is None else part.error(error.message, error.hint)
 
+    def maker_of(self, node: Node) -> Part | None:
+        """Return the step that made a node, where that is known."""
+        return self._by_node.get(id(node))
+
     def part_of(self, node_id: str, graph: Graph | None = None) -> Part | None:
         """Return the step that made the node with this id, where that is known."""
         node = graph.nodes.get(node_id) if graph is not None else None

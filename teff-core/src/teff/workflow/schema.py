@@ -15,7 +15,7 @@ from teff.runtime import Limits
 from teff.state.reducers import NAMED
 from teff.workflow.classic import EDGE, NODE
 from teff.workflow.containers import RETRY
-from teff.workflow.document import KEYS
+from teff.workflow.document import KEYS, NESTED_KEYS
 from teff.workflow.hooks import HOOKS
 from teff.workflow.idiom import Idiom
 from teff.workflow.nodes import PLAIN_TYPES
@@ -48,7 +48,7 @@ _PARTS: Mapping[str, _Schema] = {
     },
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}, "minItems": 1},
     "classifier": {"$ref": "#/$defs/classifier"},
-    "graph": {"type": "object", "required": ["steps"]},
+    "graph": {"$ref": "#/$defs/graph"},
     "leader": {"$ref": "#/$defs/leader"},
     "names_or_agents": {
         "anyOf": [
@@ -59,6 +59,7 @@ _PARTS: Mapping[str, _Schema] = {
     },
     "node_type": {"$ref": "#/$defs/node_type"},
     "roles": {"$ref": "#/$defs/roles"},
+    "routes": {"type": "array", "items": {"$ref": "#/$defs/route"}},
     "steps": _STEPS,
     "strategy": {"$ref": "#/$defs/strategy"},
     "strategy_or_name": {
@@ -93,6 +94,17 @@ def workflow_schema() -> _Schema:
     >>> "llm" in schema["$defs"]["step"]["properties"]
     True
     """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Teff workflow",
+        **_document(KEYS),
+        "anyOf": [{"required": ["steps"]}, {"required": ["include"]}],
+        "$defs": {**_definitions(), "graph": {**_document(NESTED_KEYS), "required": ["steps"]}},
+    }
+
+
+def _document(keys: Iterable[str]) -> _Schema:
+    """Return the schema of a whole file, or of a graph inside of a step."""
     node = {"type": "array", "items": {"$ref": "#/$defs/node"}, "minItems": 1}
     step = {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 1}
     typed = {
@@ -105,18 +117,14 @@ def workflow_schema() -> _Schema:
     }
     with_types = {"properties": {"steps": {"contains": typed}}, "required": ["steps"]}
     sections = _sections()
-    properties = {key: {"description": _ABOUT[key], **sections.get(key, {})} for key in KEYS}
+    properties = {key: {"description": _ABOUT[key], **sections.get(key, {})} for key in keys}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Teff workflow",
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
-        "anyOf": [{"required": ["steps"]}, {"required": ["include"]}],
         "if": {"anyOf": [{"required": ["edges"]}, with_types]},
         "then": {"properties": {"steps": node}},
         "else": {"properties": {"steps": step}},
-        "$defs": _definitions(),
     }
 
 
@@ -176,6 +184,7 @@ def _state() -> _Schema:
 def _definitions() -> dict[str, _Schema]:
     idioms = {f"idiom_{name}": _idiom(idiom) for name, idiom in IDIOMS.items()}
     types_ = _types()
+    idioms["idiom_type"]["allOf"] = _options_by_type(types_)
     retry = {**RETRY, "enabled": bool}
     step = _step()
     return {
@@ -202,6 +211,10 @@ def _definitions() -> dict[str, _Schema]:
                 ]
             },
         },
+        "route": _mapping(
+            {"when": {"type": ["string", "number"]}, "goto": {"type": ["string", "number"]}},
+            ["when", "goto"],
+        ),
         "step": step,
         # A type that is text is a node; the idiom of that name has a mapping.
         "inner": {
@@ -297,17 +310,22 @@ def _node(types: Mapping[str, _Schema], needed: list[str]) -> _Schema:
     }
     return {
         **_mapping({key: options[key] for key in NODE}, needed),
-        "allOf": [
-            {
-                "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": {
-                    "properties": {"config": {"$ref": f"#/$defs/type_{name}"}},
-                    **({"required": ["config"]} if _needs_options(schema) else {}),
-                },
-            }
-            for name, schema in types.items()
-        ],
+        "allOf": _options_by_type(types),
     }
+
+
+def _options_by_type(types: Mapping[str, _Schema]) -> list[_Schema]:
+    """Return what ``config`` holds for each type of which that is known."""
+    return [
+        {
+            "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
+            "then": {
+                "properties": {"config": {"$ref": f"#/$defs/type_{name}"}},
+                **({"required": ["config"]} if _needs_options(schema) else {}),
+            },
+        }
+        for name, schema in types.items()
+    ]
 
 
 def _needs_options(schema: _Schema) -> bool:

@@ -159,7 +159,9 @@ class Steps:
                 flow.command(**command_options(step.options, self))
                 self._note_new(flow, 1, step.options)
             elif step.idiom.is_node(step.options):
-                flow.step(self._node(step), when=when)
+                node = self._node(step)
+                self._check_id(flow, node, step.options)
+                flow.step(node, when=when)
             else:
                 self._add_piece(flow, step, when)
 
@@ -181,6 +183,17 @@ class Steps:
         inner = Flow()
         add(inner, step.options, self)
         self.place(flow, SubFlow(inner.compile()), step.options, when)
+
+    def _check_id(self, flow: Flow, node: Node, part: Part) -> None:
+        """Refuse an id that another step has, naming both places."""
+        if node.id is None or node.id not in flow.nodes:
+            return
+        first = self.references.maker_of(flow.nodes[node.id])
+        if first is not None:
+            raise part.error(
+                f"two steps have the id {node.id!r}: in {first.line()} and in {part.line()}.",
+                "Give one of them another.",
+            )
 
     def _note_new(self, flow: Flow, count: int, part: Part) -> None:
         """Remember which step made the nodes that were added last."""

@@ -174,6 +174,8 @@ class SubAgent:
         except Exception as error:
             if (pending := ctx.pending()) is not None:
                 raise pending from None
+            if not worker.failed:
+                raise  # it is the store that failed, not the agent
             words = f"{type(error).__name__}: {error}".removesuffix(": ")
             return AgentResult(
                 agent=self.name,
@@ -190,6 +192,7 @@ class _Worker:
 
     def __init__(self, agent: SubAgent) -> None:
         self.agent = agent
+        self.failed = True
         self.usage: dict[str, dict[str, int]] = {}
         self.duration_ms = 0.0
 
@@ -211,6 +214,7 @@ class _Worker:
         output = freeze(_answer(self.agent, given, after, updates))
         if not is_filled(output):
             raise StateError("it gave no answer")
+        self.failed = False
         return {
             "done": {"output": output, "usage": self.usage, "duration_ms": self.duration_ms},
         }

@@ -11,11 +11,12 @@ from teff.errors import StructuredOutputError, TruncatedOutput
 from teff.harness import StructuredOutput, settle
 from teff.messages import Message, ToolCall, assistant, user, with_system
 from teff.node.delegation.agents import AgentResult
+from teff.node.delegation.tasks import Task
 from teff.node.delegation.together import together
 from teff.provider import ChatReply
 
 if TYPE_CHECKING:
-    from teff.node.delegation.session import Session, Task
+    from teff.node.delegation.session import Session
 
 __all__ = ["Review", "Reviewing"]
 
@@ -48,14 +49,18 @@ class Reviewing:
         """Have every answer reviewed, and send back what is to be revised.
 
         Args:
-            tasks: what the agents were given.
+            tasks: what was carried out; what tools gave is not reviewed.
             results: by the ids of the calls.
 
         Returns:
             The results in the end, by the same ids.
         """
         final = dict(results)
-        open_tasks = {task.call.id: task for task in tasks if final[task.call.id].status == "ok"}
+        open_tasks = {
+            task.call.id: task
+            for task in tasks
+            if task.agent is not None and final[task.call.id].status == "ok"
+        }
         while open_tasks:
             open_tasks = await self._round(open_tasks, final)
         return final
@@ -65,7 +70,7 @@ class Reviewing:
     ) -> dict[str, Task]:
         """Review what is open; return, under the ids of the first calls, what was done again."""
         session = self._session
-        may_revise = session.spent < session.node.max_delegations
+        may_revise = not session.ledger.is_used_up
         reviews = await together(
             [self._review(task, final[call], may_revise) for call, task in open_tasks.items()]
         )
@@ -76,12 +81,8 @@ class Reviewing:
                 again[call] = follow_up
             elif review.verdict == "reject":
                 final[call] = final[call].without_output("rejected", review.feedback)
-        outcomes = await together(
-            [session.delegate(task, messages=self._said[task.call.id]) for task in again.values()]
-        )
-        for call, (result, events) in zip(again, outcomes, strict=True):
-            session.take(result, events)
-            final[call] = result
+        done = await session.work.delegate_all(list(again.values()), self._said)
+        final.update(zip(again, done, strict=True))
         return {call: task for call, task in again.items() if final[call].status == "ok"}
 
     async def _decide(self, task: Task, result: AgentResult, review: Review) -> Task | None:
@@ -89,11 +90,11 @@ class Reviewing:
         session, agent = self._session, task.agent
         assert agent is not None  # noqa: S101  # only what agents gave is reviewed
         verdict, follow_up = review.verdict, None
-        if verdict == "revise" and not session.may_ask(agent):
+        if verdict == "revise" and not session.ledger.may_ask(agent):
             verdict = "accept"
         told: dict[str, Any] = {}
         if verdict == "revise":
-            session.count(agent)
+            session.ledger.count(agent)
             follow_up = self._again(task, result, review)
             told = {
                 "action": follow_up.call.name,
@@ -119,7 +120,9 @@ class Reviewing:
         session = self._session
         feedback = review.feedback or "Do it again, and better."
         call = ToolCall(
-            id=session.new_id(task.call.id), name=task.call.name, arguments={"message": feedback}
+            id=session.ledger.new_id(task.call.id),
+            name=task.call.name,
+            arguments={"message": feedback},
         )
         before = self._said.get(task.call.id) or [user(task.message)]
         said = [*before, assistant(_text(result)), user(feedback)]

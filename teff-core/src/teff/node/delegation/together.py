@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from teff.errors import GraphInterrupt
@@ -12,13 +12,23 @@ from teff.runtime import Signal
 __all__ = ["together"]
 
 
-async def together(work: Sequence[Awaitable[Any]]) -> list[Any]:
+async def together(
+    work: Sequence[Awaitable[Any]], *, finished: Callable[[Any], None] | None = None
+) -> list[Any]:
     """Await everything to its end, so that what is finished need not be done again.
+
+    Args:
+        work: what runs at once.
+        finished: called with each outcome in the order of ``work``, also where others have failed.
 
     Raises:
         BaseException: one of the failures; a pause or a limit says more than an error beside it.
     """
     outcomes = await asyncio.gather(*work, return_exceptions=True)
+    if finished is not None:
+        for outcome in outcomes:
+            if not isinstance(outcome, BaseException):
+                finished(outcome)
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if failures:
         raise min(failures, key=lambda failure: not isinstance(failure, Signal | GraphInterrupt))
