@@ -226,7 +226,7 @@ class Delegate(AssistantNode):
         return overlay
 
     def _told(self, session: Session, overlay: Overlay) -> str:
-        texts = [overlay.system or _SYSTEM]
+        texts = [text for text in ("" if self.system else _SYSTEM, overlay.system) if text]
         if not session.native:
             texts.append(protocol(session.offered()))
         return "\n\n".join(texts)

@@ -62,6 +62,10 @@ class References:
             ConfigError: an unknown option, a missing value, or one of a wrong type.
         """
         options = read_options(part, fields, what=what)
+        if options.get("skills") and "skill_dir" in fields:
+            # A relative folder is meant from the file, wherever the program runs.
+            folder = part.place.source.folder / options.get("skill_dir", "skills")
+            options["skill_dir"] = str(folder)
         if options.get("id"):
             options["id"] = part["id"].id()
         self.note(part, options)

@@ -16,6 +16,9 @@ from teff.provider import ChatReply, ToolSpec
 
 __all__ = ["STOP", "Said", "protocol", "read_final", "read_reply", "read_text"]
 
+#: So many calls of one reply are looked at.
+_MOST_CALLS = 64
+
 #: What ends a reply in the text protocol: what follows is the runtime's to say.
 STOP: Final = ("\nOBSERVATION:",)
 
@@ -83,7 +86,7 @@ def read_reply(reply: ChatReply, tools: Sequence[ToolSpec], *, native: bool, num
         number: of the round, for the ids of calls that have none.
     """
     if reply.tool_calls:
-        calls = [_checked(call, tools) for call in reply.tool_calls]
+        calls = [_checked(call, tools) for call in reply.tool_calls[:_MOST_CALLS]]
         return Said(thought=(reply.text or reply.thinking).strip(), calls=tuple(calls))
     said = read_text(reply.text, tools, number=number)
     if not native or said.calls or said.answer is not None:
@@ -110,7 +113,8 @@ def read_text(text: str, tools: Sequence[ToolSpec], *, number: int = 1) -> Said:
     thought = thoughts[0] if thoughts else ""
     calls: list[ToolCall] = []
     for place, (label, body) in enumerate(sections):
-        if label == "OBSERVATION" or (label == "FINALANSWER" and calls):
+        is_over = label == "OBSERVATION" or len(calls) == _MOST_CALLS
+        if is_over or (label == "FINALANSWER" and calls):
             break
         if label == "FINALANSWER":
             if body:

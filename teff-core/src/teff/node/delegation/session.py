@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from teff.node.delegate import Delegate
     from teff.node.model import Overlay
 
-__all__ = ["Answer", "Session", "remaining_depth"]
+__all__ = ["Answer", "Session"]
 
 #: How much of a reply without a decision, and of one in the text protocol, the model sees again.
 _SHOWN_AGAIN = 4_000
@@ -277,13 +277,13 @@ class Session:
 
     def _observed(self, reply: ChatReply, tasks: Sequence[Task]) -> list[Message]:
         """Return a reply and what came of it, as the model sees them in the next round."""
-        if reply.tool_calls:
+        if reply.tool_calls and self.native:
             calls = [task.call for task in tasks]
             said = assistant(reply.text, calls, thinking=reply.thinking)
             return [said, *(tool_result(task.call, task.text) for task in tasks)]
-        said = assistant(shorten(reply.text.split(STOP[0])[0].strip(), _SHOWN_AGAIN))
+        text = shorten(reply.text.split(STOP[0])[0].strip(), _SHOWN_AGAIN)
         one = len(tasks) == 1
         texts = [
             f"OBSERVATION{'' if one else f' of {task.call.name}'}: {task.text}" for task in tasks
         ]
-        return [said, user("\n\n".join(texts))]
+        return [*([assistant(text)] if text else []), user("\n\n".join(texts))]
