@@ -663,6 +663,88 @@ def test_a_limit_inside_an_agent_ends_the_run() -> None:
     assert run.result.stop_reason == "max_model_calls"
 
 
+@pytest.mark.parametrize("limits", [Limits(deadline=0.05), Limits(max_model_calls=1)])
+def test_what_was_finished_beside_the_work_that_a_limit_ended_is_kept(limits: Limits) -> None:
+    async def endless(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+        if limits.deadline is None:
+            await ctx.llm("m", [{"role": "user", "content": "one more"}])
+        await asyncio.sleep(60)
+        return {}
+
+    reply = several(
+        ("delegate_to_a", {"message": "1"}),
+        ("delegate_to_endless", {"message": "2"}),
+    )
+    run = Run([reply], agents(a=Seen("3 invoices"), endless=endless), limits=limits)
+    assert run.result.status == "stopped"
+    assert run.result["output"] == "3 invoices"
+    assert [call["tool_name"] for call in run.record["tool_calls"]] == ["delegate_to_a"]
+
+
+def test_a_store_that_fails_is_no_failure_of_an_agent() -> None:
+    class Full(MemoryCheckpointer):
+        async def append(self, lease: Any, records: Any) -> None:
+            if any("call:" in record.path for record in records):
+                raise OSError("disk full")
+            await super().append(lease, records)
+
+    graph, _, _ = resumable([task("a"), "ok"], agents(a=Seen()))
+    with pytest.raises(OSError, match="disk full"):
+        asyncio.run(graph.run(dict(ASKED), checkpointer=Full(), checkpoint_id="r"))
+
+
+def test_so_many_calls_of_one_reply_are_looked_at() -> None:
+    worker = Seen()
+    reply = several(*(("delegate_to_a", {"message": str(n)}) for n in range(1_000)))
+    run = Run([reply, "ok"], agents(a=worker), max_delegations=2)
+    assert len(worker.states) == 2
+    assert len(run.record["steps"]) == 65
+
+
+def test_guards_and_reviews_are_not_asked_again_after_a_pause() -> None:
+    asked: list[str] = []
+
+    def note(value: Any) -> Any:
+        asked.append(str(value))
+        return allow()
+
+    reply = several(("delegate_to_a", {"message": "1"}), ("delegate_to_b", {"message": "2"}))
+    graph, model, store = resumable(
+        [reply, verdict("accept"), verdict("accept"), "ok"],
+        agents(a=asking("human"), b=Seen("steady")),
+        review=True,
+        guards={"agent_result": note, "input": note},
+    )
+    with pytest.raises(GraphInterrupt):
+        asyncio.run(graph.run(dict(ASKED), checkpointer=store, checkpoint_id="r"))
+    asyncio.run(graph.run(None, checkpointer=store, checkpoint_id="r", resume={"human": "yes"}))
+    assert sorted(asked) == ["What do I owe?", "human said yes", "steady"]
+    model.assert_done()
+
+
+def test_delegates_beside_each_other_keep_records_of_their_own() -> None:
+    first = Delegate(
+        agents=agents(a=Seen("1")), output_key="one", messages_key="", model="x", stream=False
+    )
+    second = Delegate(
+        agents=agents(a=Seen("2")), output_key="two", messages_key="", model="y", stream=False
+    )
+    said = {"x": [task("a"), "first"], "y": [task("a"), "second"]}
+
+    class ByModel(ScriptedProvider):
+        async def chat(self, request: Any) -> ChatReply:
+            answer = said[request.model].pop(0)
+            return answer if isinstance(answer, ChatReply) else ChatReply(text=str(answer))
+
+    flow = Flow(providers={"p": ByModel()}, default_provider="p")
+    result = asyncio.run(flow.parallel(first, second).compile().run({"input": "Hi"}))
+    assert (result["one"], result["two"]) == ("first", "second")
+    for key in ("one", "two"):
+        assert result[f"{key}_steps"]["tokens"]["model_calls"] == 2
+        assert result[f"{key}_steps"]["delegations"] == 1
+    assert "messages" not in result
+
+
 def test_events_carry_the_path_of_the_agent() -> None:
     run = Run([task("a"), "ok"], agents(a=Seen()))
     paths = [e.path for e in run.events if e.node_id == "a" and e.type == "node_start"]

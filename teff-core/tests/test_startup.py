@@ -42,7 +42,7 @@ def modules_after(code: str) -> set[str]:
 def test_importing_teff_loads_nothing_heavy():
     loaded = modules_after("import teff")
     assert not loaded & HEAVY
-    assert {name for name in loaded if name.startswith("teff")} == {"teff", "teff.lazy"}
+    assert {name for name in loaded if name.startswith("teff")} == {"teff"}
 
 
 def test_the_version_is_there_without_loading_anything():

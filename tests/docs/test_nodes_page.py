@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import typing
 from pathlib import Path
 
 import pytest
@@ -60,4 +59,4 @@ def test_every_method_of_a_flow_is_listed() -> None:
 
 def test_every_option_of_a_run_is_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", first_cells(PYTHON, "option")))
-    assert listed == set(typing.get_type_hints(RunOptions))
+    assert listed == set(RunOptions.__annotations__)

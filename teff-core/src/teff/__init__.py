@@ -204,9 +204,11 @@ _HOMES = {
 
 # Hidden from type checkers, which would take every misspelt name for a right one.
 if not TYPE_CHECKING:
-    from teff.lazy import lazy_names
 
-    __getattr__ = lazy_names(__name__, globals(), _HOMES)
+    def __getattr__(name: str) -> object:
+        from teff.lazy import lazy_names
+
+        return lazy_names(__name__, globals(), _HOMES)(name)
 
 
 def __dir__() -> list[str]:

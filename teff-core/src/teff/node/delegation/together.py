@@ -19,16 +19,25 @@ async def together(
 
     Args:
         work: what runs at once.
-        finished: called with each outcome in the order of ``work``, also where others have failed.
+        finished: called with each outcome in the order of ``work``, also where others have failed or
+            all of it is cancelled.
 
     Raises:
         BaseException: one of the failures; a pause or a limit says more than an error beside it.
     """
-    outcomes = await asyncio.gather(*work, return_exceptions=True)
-    if finished is not None:
-        for outcome in outcomes:
-            if not isinstance(outcome, BaseException):
-                finished(outcome)
+    done: dict[int, Any] = {}
+
+    async def watch(place: int, one: Awaitable[Any]) -> Any:
+        done[place] = await one
+        return done[place]
+
+    try:
+        watched = [watch(place, one) for place, one in enumerate(work)]
+        outcomes = await asyncio.gather(*watched, return_exceptions=True)
+    finally:
+        if finished is not None:
+            for place in sorted(done):
+                finished(done[place])
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     if failures:
         raise min(failures, key=lambda failure: not isinstance(failure, Signal | GraphInterrupt))
