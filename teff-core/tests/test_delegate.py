@@ -441,6 +441,7 @@ def test_guards_see_what_passes_and_may_replace_it() -> None:
     )
     assert run.result["output"] == "It is [number]."
     assert run.sent(0)[-1]["content"] == "Pay from [number]"
+    assert run.result["messages"][0]["content"] == "Pay from [number]"
     texts = [message["content"] for message in run.sent(1) if message["role"] == "tool"]
     assert texts[0] == "account [number] of 1"
     assert json.loads(texts[1])["output"] == "paid [number]"
@@ -635,6 +636,16 @@ def test_a_question_inside_an_agent_pauses_the_run_and_is_answered_in_place() ->
     assert result["output_steps"]["agents_used"] == ["a", "b"]
 
 
+def test_the_model_itself_may_ask_a_person() -> None:
+    question = call_tool("ask_human", {"question": "Which account?"})
+    graph, model, store = resumable([question, "ok"], agents(a=Seen()), use_tools=["ask_human"])
+    with pytest.raises(GraphInterrupt) as paused:
+        asyncio.run(graph.run(dict(ASKED), checkpointer=store, checkpoint_id="r"))
+    assert (paused.value.key, paused.value.prompt) == ("ask_human", "Which account?")
+    asyncio.run(graph.run(None, checkpointer=store, checkpoint_id="r", resume="the first"))
+    assert model.requests[1].messages[-1]["content"] == "the first"
+
+
 def test_the_tokens_of_an_agent_that_paused_are_not_lost() -> None:
     flow = Flow().llm(input_key="input", output_key="draft").step(asking("human"))
     given = {"a": {"description": "A.", "flow": flow}}
@@ -780,6 +791,19 @@ def test_an_agent_that_stopped_at_its_own_bound_does_not_stop_the_run() -> None:
     run = Run([task("a"), task("b"), "inner best", "ok"], agents(a=inner))
     assert run.result["output"] == "ok"
     assert (run.result.status, run.result.stop_reason) == ("finished", "end")
+
+
+def test_why_a_supervisor_ended_the_loop_is_kept_through_a_delegate_after_it() -> None:
+    def stopping(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+        ctx.set_stop_reason("of the agent")
+        return {"output": "done"}
+
+    model = ScriptedProvider([task("a"), "ok"])
+    flow = Flow(providers={"p": model}, default_provider="p", default_model="m")
+    flow.supervisor(agents=["x"], done_keys=["plan"])
+    flow.route("next_agent", agents={"x": Seen()}, finish=Delegate(agents=agents(a=stopping)))
+    result = asyncio.run(flow.compile().run({**ASKED, "plan": "there"}))
+    assert (result["output"], result.stop_reason) == ("ok", "done_keys")
 
 
 def test_depth_bounds_delegation_within_delegation() -> None:

@@ -290,6 +290,35 @@ def test_a_run_that_was_killed_anywhere_ends_as_one_that_was_not(
     assert (result.status, result.stop_reason) == (expected.status, expected.stop_reason)
 
 
+def test_each_place_to_be_killed_at_gives_the_same() -> None:
+    calls = [
+        ToolCall(id="", name=f"delegate_to_{name}", arguments={"message": name})
+        for name in ("writer", "human", "broken", "a")
+    ]
+    counted = ModelUsage(prompt_tokens=3, completion_tokens=2)
+    both = [*calls[:1], ToolCall(id="t", name="add", arguments={"a": 1, "b": 2}), *calls[1:]]
+    script = [
+        ChatReply(text="all", tool_calls=both, usage=counted),
+        ChatReply(text="a line", usage=counted),
+        *(
+            ChatReply(text=json.dumps({"verdict": word, "feedback": "more"}), usage=counted)
+            for word in ("revise", "reject", "accept")
+        ),
+        ChatReply(text="another line", usage=counted),
+        ChatReply(text="FINAL_ANSWER: 42", usage=counted),
+    ]
+    options: dict[str, Any] = {"review": True, "max_delegations": 6}
+    whole = Store()
+    expected = World(script, **options).run(whole)
+    assert whole.writes > 20
+    for place in range(1, whole.writes + 1):
+        world, store = World(script, **options), Store(kill_at=place)
+        with contextlib.suppress(Killed):
+            world.run(store)
+        assert store.kill_at is None
+        assert timeless(dict(world.run(store))) == timeless(dict(expected))
+
+
 @given(text=st.text(max_size=200) | st.text('ACTION_INPUT:{}[]"\n `*<>/', max_size=80))
 def test_any_text_is_read(text: str) -> None:
     tools = [ToolSpec(name="delegate_to_a", schema={"properties": {"message": {}}})]

@@ -134,6 +134,27 @@ def test_a_call_that_cannot_be_made_carries_its_error(text: str, error: str) -> 
     assert error in call.error
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "delegate_to_billing", "arguments": {"message": "Paid?"}}',
+        '<tool_call>\n{"name": "billing", "arguments": {"message": "Paid?"}}\n</tool_call>',
+        'I ask:\n```json\n{"action": "delegate_to_billing", "action_input": "Paid?"}\n```',
+        '[{"tool": "delegate_to_billing", "parameters": {"message": "Paid?"}}]',
+    ],
+)
+@pytest.mark.parametrize("native", [True, False])
+def test_a_call_written_as_json_is_read(text: str, native: bool) -> None:
+    said = read_reply(ChatReply(text=text), TOOLS, native=native, number=1)
+    (call,) = said.calls
+    assert (call.name, dict(call.arguments)) == ("delegate_to_billing", {"message": "Paid?"})
+
+
+@pytest.mark.parametrize("text", ['{"name": "Riga"}', '{"total": 3}', '["billing"]', '"billing"'])
+def test_other_json_is_no_call(text: str) -> None:
+    assert read_reply(ChatReply(text=text), TOOLS, native=True, number=1).answer == text
+
+
 def test_an_ambiguous_name_is_no_name() -> None:
     tools = [spec("delegate_to_a_b", message="string"), spec("delegate_to_ab", message="string")]
     (call,) = read_text("ACTION: A-B\nACTION_INPUT: x", tools).calls

@@ -255,7 +255,8 @@ class Usage:
             server counted nothing add nothing.
         model_calls, tool_calls: how many were made.
         cost: by the price table of the user, in its currency; 0.0 without one.
-        by_model: the same counts for each ``provider/model``.
+        by_model: the same counts for each ``provider/model``, those of answered calls; ``cost`` where
+            the model has a price.
     """
 
     prompt_tokens: int = 0
@@ -264,10 +265,10 @@ class Usage:
     model_calls: int = 0
     tool_calls: int = 0
     cost: float = 0.0
-    by_model: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    by_model: dict[str, dict[str, Any]] = attrs.field(factory=dict)
 
-    def add_model_tokens(self, model: str, usage: ModelUsage) -> None:
-        """Add the tokens of one answered call to ``model`` (``provider/model``)."""
+    def add_model_tokens(self, model: str, usage: ModelUsage, cost: float | None = None) -> None:
+        """Add the tokens of one answered call to ``model`` (``provider/model``), and its cost."""
         prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
         self.prompt_tokens += prompt
         self.completion_tokens += completion
@@ -280,6 +281,9 @@ class Usage:
         entry["completion_tokens"] += completion
         entry["total_tokens"] += usage.total
         entry["model_calls"] += 1
+        if cost is not None:
+            self.cost += cost
+            entry["cost"] = entry.get("cost", 0.0) + cost
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""

@@ -129,7 +129,9 @@ def steps() -> st.SearchStrategy[Build]:
             nodes(),
         ),
         st.builds(
-            lambda word, body, done: lambda flow: flow.loop("a", word, done, body),
+            lambda word, body, done: (
+                lambda flow: flow.transform(action="now").loop("a", word, done, body)
+            ),
             WORDS,
             nodes(),
             nodes(),

@@ -9,6 +9,7 @@ import teff.node as nodes
 from teff.errors import ConfigError
 from teff.flow.sub_flow import SubFlow
 from teff.graph import Edge, Graph
+from teff.runtime import Limits
 
 if TYPE_CHECKING:
     from teff.node import Node, ReActAgent, ToolExec
@@ -29,6 +30,7 @@ def agent_step(
     messages_key: str = "messages",
     use_tools: str | Sequence[str] | bool | None = None,
     stream: bool = True,
+    limits: Limits | Mapping[str, Any] | None = None,
     id: str | None = None,
     **config: Any,
 ) -> SubFlow:
@@ -45,6 +47,7 @@ def agent_step(
         messages_key: where the user's message is read, and the answer added.
         use_tools: names of tools, ``"all"`` for those of the run, or None.
         stream: emit the answer as ``token`` events.
+        limits: bounds of each run of the agent; see `SubFlow`.
         id: the node's id; the nodes inside are named after it, or else after ``output_key``.
         **config: further options of `ReActAgent` and `ToolExec`.
 
@@ -83,7 +86,7 @@ def agent_step(
     ]
     graph = Graph(inside, edges, f"{name}/context", name=name)
     returned = {output_key: output_key, messages_key: messages_key}
-    return SubFlow(graph, output_map=returned, turn_keys=[output_key], id=id)
+    return SubFlow(graph, output_map=returned, turn_keys=[output_key], limits=limits, id=id)
 
 
 def tool_loop(

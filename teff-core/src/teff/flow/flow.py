@@ -14,7 +14,7 @@ from teff.flow.steps import NodeSteps
 from teff.graph import Graph
 from teff.graph.options import Validation
 from teff.provider import ProviderRegistry
-from teff.runtime import Limits
+from teff.runtime import Limits, Price
 from teff.state import Reducer
 
 __all__ = ["Flow"]
@@ -28,8 +28,8 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
 
     Args:
         name: for people.
-        state, validate, reducers, providers, default_provider, default_model, limits: as for
-            `Graph`.
+        state, validate, reducers, providers, default_provider, default_model, limits, prices: as
+            for `Graph`.
 
     >>> import asyncio
     >>> flow = (
@@ -52,6 +52,7 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
         default_provider: str | None = None,
         default_model: str | None = None,
         limits: Limits | None = None,
+        prices: Mapping[str, Price | Mapping[str, float]] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -63,6 +64,7 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
             "default_provider": default_provider,
             "default_model": default_model,
             "limits": limits,
+            "prices": prices,
         }
 
     def limits(self, limits: Limits | None = None, **bounds: Any) -> Self:

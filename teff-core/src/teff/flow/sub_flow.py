@@ -10,7 +10,7 @@ from teff.graph import Graph
 from teff.graph.running import run_nested
 from teff.graph.turn_keys import is_turn_key
 from teff.node import Node
-from teff.runtime import ExecContext, Frame
+from teff.runtime import ExecContext, Frame, Limits
 from teff.state import DELETE, Append, Overwrite, Reducers, in_one
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class SubFlow(Node):
         output_map: from keys outside to keys of its state; without one every change comes back.
         max_iterations: how many of its nodes may be executed; more than that fails. None: no
             bound but those of the run.
+        limits: bounds of what each visit does inside, beside those around it; a mapping will do.
+            Reaching one ends the graph inside with what it has, not the run, and is told by a
+            ``limit`` event with ``reason`` and ``scope``, the path of this step.
         turn_keys: further keys outside that belong to one turn of a chat; see `Node.turn_keys`.
         id: the node's id.
 
@@ -55,6 +58,7 @@ class SubFlow(Node):
         max_iterations: int | None = None,
         *,
         turn_keys: Iterable[str] = (),
+        limits: Limits | Mapping[str, Any] | None = None,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
@@ -69,6 +73,8 @@ class SubFlow(Node):
             )
         self.graph: Graph = compile_flow()
         self.max_iterations = max_iterations
+        #: The bounds of what is done inside.
+        self.limits = None if limits is None else Limits.of(limits)
         self.input_map = input_map
         self.output_map = output_map
         self._turn_keys = tuple(turn_keys)
@@ -86,7 +92,7 @@ class SubFlow(Node):
             return self._changes(given, frame, ctx.frame.reducers)
 
         frame = await run_nested(
-            self.graph, ctx, given, keep=changes, max_steps=self.max_iterations
+            self.graph, ctx, given, keep=changes, max_steps=self.max_iterations, limits=self.limits
         )
         return changes(frame)
 
@@ -153,6 +159,7 @@ class SubFlow(Node):
             "input_map": self.input_map,
             "output_map": self.output_map,
             "max_iterations": self.max_iterations,
+            "limits": None if self.limits is None else self.limits.to_config(),
         }
         return {name: value for name, value in options.items() if value is not None}
 

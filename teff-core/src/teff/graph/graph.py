@@ -34,10 +34,12 @@ from teff.runtime import (
     Limits,
     Listener,
     ModelDefaults,
+    Price,
     Question,
     Run,
     RunResult,
     StreamEvent,
+    read_prices,
     tell_all,
 )
 from teff.state import (
@@ -73,6 +75,7 @@ class Graph:
         providers: a `ProviderRegistry`, or a mapping from name to options or provider objects.
         default_provider, default_model: for nodes that name none.
         limits: bounds of every run that is given none.
+        prices: what models cost; see `RunOptions`.
 
     Raises:
         ConfigError: an entry or an edge that leads nowhere, a condition that does not parse, an
@@ -101,6 +104,7 @@ class Graph:
         default_provider: str | None = None,
         default_model: str | None = None,
         limits: Limits | None = None,
+        prices: Mapping[str, Price | Mapping[str, float]] | None = None,
     ) -> None:
         _check_parts(nodes, edges)
         self.name = name
@@ -115,6 +119,7 @@ class Graph:
             **(reducers or {}),
         }
         self.limits = limits
+        self.prices: Mapping[str, Price] = read_prices(prices or {})
         self.defaults = ModelDefaults(
             providers=None if providers is None else ProviderRegistry.of(providers),
             provider=default_provider,

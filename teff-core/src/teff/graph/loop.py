@@ -49,7 +49,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     if hooks is not None and emit is None:
         emit = _unheard  # hooks are looked for only where events are made
     # A frame with a bound of its own looks at both bounds before each step.
-    max_steps = run.max_steps if frame.max_steps is None else 0
+    is_bounded = frame.max_steps is not None or frame.budget is not None
+    max_steps = 0 if is_bounded else run.max_steps
     clock, wall_clock, prefix = time.monotonic, time.time, frame.prefix
     written = frame.written
     started, begun, path, deadline = 0.0, 0.0, "", run.deadline
@@ -156,6 +157,10 @@ def _check_bounds(frame: Frame) -> None:
             f"the sub-flow took its {most} steps and is not at its end: raise max_iterations, or "
             "find out why it does not end"
         )
+    if frame.budget is not None:
+        frame.budget.check("max_steps")
+        for part in frame.budget.and_around():
+            part.steps += 1
 
 
 def _unheard(event: StreamEvent) -> None:
@@ -223,7 +228,7 @@ async def _recover(
     except StateError as refused:  # the answer does not fit the schema
         error = refused
     except PauseSignal:
-        ctx.run.steps -= 1  # it will be executed again, and counted then
+        ctx.uncount_step()  # it will be executed again, and counted then
         raise
     except (LimitSignal, asyncio.CancelledError):
         if ctx.partial:

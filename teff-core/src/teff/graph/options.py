@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from teff.checkpoint import Checkpointer
 from teff.errors import ConfigError, suggest
 from teff.provider import ProviderRegistry
-from teff.runtime import Limits, Listener, ModelDefaults, NodeHook, NodeHooks, PayloadCallback
+from teff.runtime import (
+    Limits,
+    Listener,
+    ModelDefaults,
+    NodeHook,
+    NodeHooks,
+    PayloadCallback,
+    Price,
+    read_prices,
+)
 from teff.state import Reducer
 
 if TYPE_CHECKING:
@@ -51,6 +60,9 @@ class TurnOptions(TypedDict, total=False):
     on_llm_payload: PayloadCallback
     #: Bounds of the run, in place of those of the graph.
     limits: Limits
+    #: What models cost for a million tokens, by ``provider/model`` or the model's name: `Price`
+    #: values, or mappings with ``prompt`` and ``completion``. They are laid over those of the graph.
+    prices: Mapping[str, Price | Mapping[str, float]]
     #: ``"raise"``: reaching a limit raises `LimitReached` with the result.
     on_limit: Literal["stop", "raise"]
     #: The older name of ``Limits.max_steps``, counted for this call alone.
@@ -113,6 +125,8 @@ def check_options(options: RunOptions) -> None:
     limits: object = options.get("limits")
     if limits is not None and not isinstance(limits, Limits):
         raise ConfigError(f"limits must be a Limits(...), not {type(limits).__name__}.")
+    if options.get("prices") is not None:
+        read_prices(options["prices"])
     if options.get("checkpointer") is not None and not options.get("checkpoint_id"):
         raise ConfigError("a run with a checkpointer needs a checkpoint_id to find it by.")
     if options.get("checkpointer") is None and options.get("checkpoint_id"):

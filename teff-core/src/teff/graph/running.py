@@ -29,6 +29,7 @@ from teff.runtime import (
     Status,
     new_run_id,
     open_journal,
+    read_prices,
     tell_all,
     uninterrupted,
 )
@@ -250,6 +251,7 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
         node_timeout=options.get("node_timeout"),
         node_hooks=NodeHooks.of(options.get("hooks")),
         on_llm_payload=options.get("on_llm_payload"),
+        prices={**graph.prices, **read_prices(options.get("prices") or {})},
     )
     most = options.get("max_iterations")
     if most is not None:
@@ -378,6 +380,21 @@ def _interrupt(
     )
 
 
+async def _run_bounded(graph: Graph, frame: Frame, *, own: bool) -> str:
+    """Run a nested frame, within the deadline of its own budget where it has one."""
+    budget = frame.budget
+    if not own or budget is None or budget.remaining is None:
+        return await run_frame(graph.plan, frame)
+    deadline = asyncio.timeout(budget.remaining)
+    try:
+        async with deadline:
+            return await run_frame(graph.plan, frame)
+    except TimeoutError as error:
+        if not deadline.expired() or error.args:
+            raise
+        raise LimitSignal("deadline", budget) from None
+
+
 async def run_nested(
     graph: Graph,
     ctx: ExecContext,
@@ -385,13 +402,15 @@ async def run_nested(
     *,
     keep: Callable[[Frame], Mapping[str, Any]],
     max_steps: int | None = None,
+    limits: Limits | None = None,
 ) -> Frame:
     """Run ``graph`` inside the step that ``ctx`` belongs to; return its frame at the end.
 
     It may execute at most ``max_steps`` nodes of its own; more is a failure of the step.
 
     Limits, events, answers and the journal are those of the run. When a limit ends the run, what
-    ``keep`` makes of the frame so far goes into the state around it.
+    ``keep`` makes of the frame so far goes into the state around it. A limit of ``limits``, which
+    count what is used inside, ends this graph alone, with what it has so far.
     """
     reducers = {**ctx.frame.reducers, **graph.compiled_reducers}
     check = graph.state_check(reducers)
@@ -409,12 +428,17 @@ async def run_nested(
         around=ctx,
         max_steps=max_steps,
     )
+    if limits is not None:
+        frame.budget = ctx.run.open_budget(limits, ctx)
     try:
-        ended = await run_frame(graph.plan, frame)
+        ended = await _run_bounded(graph, frame, own=limits is not None)
     except (LimitSignal, asyncio.CancelledError) as leaving:
-        ctx.keep(keep(frame))
         if isinstance(leaving, LimitSignal):
-            ctx.mark_limited()
+            if limits is not None and leaving.budget is frame.budget:
+                await ctx.emit("limit", {"reason": leaving.reason, "scope": ctx.path})
+                return frame
+            ctx.mark_limited(leaving)
+        ctx.keep(keep(frame))
         raise
     if ended not in ("end", "no_edge_matched", "command_stop"):
         ctx.set_stop_reason(ended)

@@ -177,7 +177,7 @@ class Harness:
         attempt = 1
         while True:
             shown = _Shown()
-            self._ctx.bounded(self._ctx.run.count_model_call)
+            self._ctx.count_model_call(self._billed(request))
             try:
                 return await self._attempt(request, live=live, on_token=on_token, shown=shown)
             except ProviderError as error:
@@ -197,6 +197,10 @@ class Harness:
             await asyncio.sleep(wait)
             attempt += 1
 
+    def _billed(self, request: ChatRequest) -> str:
+        """Return the name under which a request is counted and paid."""
+        return f"{self.provider.name}/{request.model}"
+
     async def _attempt(
         self,
         request: ChatRequest,
@@ -213,7 +217,7 @@ class Harness:
             reply = await self.provider.chat(request)
         seconds = time.monotonic() - started
         used = reply.usage
-        self._ctx.run.count_tokens(f"{self.provider.name}/{request.model}", used)
+        self._ctx.count_tokens(self._billed(request), used)
         self._tell("teff_llm_response", request=request, reply=reply, seconds=seconds)
         await self._ctx.emit(
             "llm",

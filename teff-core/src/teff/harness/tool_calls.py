@@ -177,7 +177,7 @@ async def _carry_out(
     )
 
     async def run() -> dict[str, Any]:
-        ctx.bounded(ctx.run.count_tool_call)
+        ctx.count_tool_call()
         try:
             result = await execute_call(
                 call,

@@ -190,8 +190,9 @@ class Delegate(AssistantNode):
             )
         verdict = await self.judge(ctx, "input", asked)
         if verdict.action == "replace":
-            messages = _said_instead(messages, to_text(verdict.value))
             asked = to_text(verdict.value)
+            messages = _said_instead(messages, asked)
+            added = [user(asked)] if added else []
         overlay = await self._overlay(ctx, state)
         session = Session(
             self,
@@ -211,7 +212,9 @@ class Delegate(AssistantNode):
         except (LimitSignal, asyncio.CancelledError):
             ctx.keep(self._kept(ctx, session))
             raise
-        ctx.set_stop_reason("max_delegations" if answer.forced else None)
+        ctx.stop_reason = None  # why an agent ended is not why the run does
+        if answer.forced:
+            ctx.set_stop_reason("max_delegations")
         return self._updates(ctx, session, answer, added)
 
     async def _overlay(self, ctx: ExecContext, state: Mapping[str, Any]) -> Overlay:
@@ -237,9 +240,9 @@ class Delegate(AssistantNode):
         """Return the user's text as a message, unless the conversation ends with it already."""
         given = state.get(self.input_key) if self.input_key else None
         text = to_text(given) if is_filled(given) else ""
-        if not text or (history and history[-1].get("role") == "user"):
-            return [] if not text or message_text(history[-1]) == text else [user(text)]
-        return [user(text)]
+        last = history[-1] if history else {}
+        said = last.get("role") == "user" and message_text(last) == text
+        return [user(text)] if text and not said else []
 
     def _updates(
         self, ctx: ExecContext, session: Session, answer: Answer, added: Sequence[Message]
@@ -300,10 +303,6 @@ class Delegate(AssistantNode):
         """Return the signatures of the agents by name."""
         agents = {name: agent.node.signature() for name, agent in self._agents.items()}
         return {"type": self.type, "agents": agents}
-
-    def bounds_rounds(self) -> bool:
-        """Say no: it bounds its own work, and counts no visits."""
-        return False
 
 
 def _said_instead(

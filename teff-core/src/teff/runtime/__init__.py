@@ -12,6 +12,7 @@ from teff.runtime.journal import Journal, open_journal
 from teff.runtime.limits import Limits
 from teff.runtime.node_hooks import NodeHook, NodeHooks, PayloadCallback, tell_payload
 from teff.runtime.place import Executable, Place
+from teff.runtime.prices import Price, Prices, read_prices
 from teff.runtime.question import Question, match_answers
 from teff.runtime.result import RunResult, Status
 from teff.runtime.run import Run, new_run_id
@@ -39,6 +40,8 @@ __all__ = [
     "PauseSignal",
     "PayloadCallback",
     "Place",
+    "Price",
+    "Prices",
     "Question",
     "Run",
     "RunResult",
@@ -54,6 +57,7 @@ __all__ = [
     "match_answers",
     "new_run_id",
     "open_journal",
+    "read_prices",
     "read_result",
     "tell_all",
     "tell_payload",

@@ -322,7 +322,7 @@ class ExecContext(Scope):
     def _child(
         self, path: str, node: Executable, state: Mapping[str, Any], node_id: str
     ) -> StepContext:
-        self.bounded(self.run.count_step)
+        self.count_step()
         frozen = {name: freeze(value) for name, value in state.items()}
         child = StepContext(self.run, self.frame, Place(node_id, str(node.type)), 1, frozen)
         child._path, child._parent = path, self
@@ -336,7 +336,7 @@ class ExecContext(Scope):
         except BaseException as raised:
             self.release(key)
             if isinstance(raised, PauseSignal):
-                self.run.steps -= 1  # it will be executed again, and counted then
+                self.uncount_step()  # it will be executed again, and counted then
             raise
 
     def part(self, key: str) -> ExecContext:

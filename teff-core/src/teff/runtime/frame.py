@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from teff.runtime.budget import Budget
 from teff.runtime.run import Run
 from teff.state import Reducers, freeze, merge_into, note_written, read_update
 
@@ -56,6 +57,7 @@ class Frame:
 
     __slots__ = (
         "around",
+        "budget",
         "check",
         "defaults",
         "max_steps",
@@ -85,6 +87,8 @@ class Frame:
     ) -> None:
         self.run = run
         self.max_steps = max_steps
+        #: The innermost bounds that its steps are under beside those of the run, or None.
+        self.budget: Budget | None = None if around is None else around.frame.budget
         self.written: dict[str, list[Any]] | None = None if around is None else {}
         self.around = around
         self.path = path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import attrs
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, suggest
 
 __all__ = ["LimitName", "Limits"]
 
@@ -62,6 +63,33 @@ class Limits:
     max_tokens: int | None = _bound(whole=True)
     max_cost: float | None = _bound(whole=False)
     deadline: float | None = _bound(whole=False)
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """Return limits as they are, or make them from a mapping of bounds by name.
+
+        Raises:
+            ConfigError: it is neither, or a bound is unknown or makes no sense.
+        """
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"limits must be a Limits(...) or a dict of bounds, not {type(given).__name__}.",
+                path="limits",
+            )
+        for name in given:
+            if name not in cls.names():
+                raise ConfigError(
+                    f"there is no limit {name!r}.",
+                    path=f"limits.{name}",
+                    hint=suggest(str(name), cls.names()).strip(),
+                )
+        return cls(**given)
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the bounds there are, by name."""
+        return {name: bound for name, bound in attrs.asdict(self).items() if bound is not None}
 
     @classmethod
     def names(cls) -> frozenset[str]:

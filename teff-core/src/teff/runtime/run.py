@@ -8,11 +8,14 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from teff.errors import ConfigError
 from teff.messages import ModelUsage, Usage
 from teff.plugins import RunInfo
+from teff.runtime.budget import Budget
 from teff.runtime.events import EventType, Listener, StreamEvent
 from teff.runtime.limits import LimitName, Limits
 from teff.runtime.meter import count_metered
+from teff.runtime.prices import Prices, price_of
 from teff.runtime.question import Question
 from teff.runtime.signals import LimitSignal
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from teff.provider import ProviderRegistry
     from teff.runtime.journal import Journal
     from teff.runtime.node_hooks import NodeHooks, PayloadCallback
+    from teff.runtime.scope import Scope
     from teff.tool import Tool
 
 __all__ = ["Run", "new_run_id"]
@@ -56,6 +60,7 @@ class Run:
         node_hooks: NodeHooks | None = None,
         on_llm_payload: PayloadCallback | None = None,
         detached: bool = False,
+        prices: Prices | None = None,
     ) -> None:
         self.id = run_id or checkpoint_id or new_run_id()
         #: What plugins are told of the run.
@@ -65,6 +70,8 @@ class Run:
         self.owner = owner
         self.checkpoint_id = checkpoint_id
         self.limits = limits or Limits()
+        #: What models cost, by ``provider/model`` or model.
+        self.prices: Prices = prices or {}
         self.max_steps = self.limits.max_steps or _UNBOUNDED
         self.tools: Mapping[str, Tool] = tools or {}
         #: The providers of nodes whose graph declares none.
@@ -93,6 +100,9 @@ class Run:
         self.questions: dict[str, Question] = {}
         self._clock_start = time.monotonic()
         self._elapsed_before = 0.0
+        #: The parts with limits of their own: by path, without the number of the visit.
+        self._parts: dict[str, tuple[str, Budget]] = {}
+        self._parts_before: Mapping[str, Any] = {}
         if journal is not None:
             self._restore(journal.totals)
             journal.count = self.totals
@@ -102,10 +112,28 @@ class Run:
             self.usage = Usage.from_json(totals["usage"])
             self.steps = totals["steps"]
             self._elapsed_before = totals["elapsed"]
+            self._parts_before = totals.get("parts", {})
 
     def totals(self) -> dict[str, Any]:
         """Return the counters as they are recorded."""
-        return {"usage": self.usage.to_json(), "steps": self.steps, "elapsed": self.elapsed}
+        counted = {"usage": self.usage.to_json(), "steps": self.steps, "elapsed": self.elapsed}
+        if self._parts or self._parts_before:
+            parts = {path: budget.totals() for path, budget in self._parts.values()}
+            counted["parts"] = {**self._parts_before, **parts}
+        return counted
+
+    def open_budget(self, limits: Limits, owner: Scope) -> Budget:
+        """Return the budget of a part of the run, with what it used before a resume."""
+        path = owner.path
+        budget = Budget(limits, owner, self._parts_before.get(path))
+        place = path.rpartition("/")[0]
+        if place in self._parts:  # the visit before this one is recorded as a whole
+            past = f"{self._parts[place][0]}/"
+            self._parts = {
+                key: part for key, part in self._parts.items() if not part[0].startswith(past)
+            }
+        self._parts[place] = (path, budget)
+        return budget
 
     @property
     def elapsed(self) -> float:
@@ -136,11 +164,12 @@ class Run:
             raise self.reached("max_steps")
         self.steps += 1
 
-    def count_model_call(self) -> None:
-        """Count a request to a provider, before it is made.
+    def count_model_call(self, model: str) -> None:
+        """Count a request to ``model`` (``provider/model``), before it is made.
 
         Raises:
             LimitSignal: the run may make no further one.
+            ConfigError: the cost is bounded, and nobody knows what the model costs.
         """
         limits, usage = self.limits, self.usage
         if limits.max_model_calls is not None and usage.model_calls >= limits.max_model_calls:
@@ -149,12 +178,32 @@ class Run:
             raise self.reached("max_tokens")
         if limits.max_cost is not None and usage.cost >= limits.max_cost:
             raise self.reached("max_cost")
+        if limits.max_cost is not None:
+            self.need_price(model)
         usage.model_calls += 1
+
+    def need_price(self, model: str) -> None:
+        """Refuse a model of which nobody knows what it costs.
+
+        Raises:
+            ConfigError: it has no price.
+        """
+        if price_of(model, self.prices) is None:
+            raise ConfigError(
+                f"the run has a max_cost, but {model!r} has no price: give one in prices=, for "
+                "example {" + repr(model) + ": Price(prompt=0, completion=0)}.",
+                path="prices",
+            )
 
     def count_tokens(self, model: str, used: ModelUsage) -> None:
         """Add what an answered request used; ``model`` is ``provider/model``."""
-        self.usage.add_model_tokens(model, used)
+        self.usage.add_model_tokens(model, used, self.cost(model, used))
         count_metered(model, used)
+
+    def cost(self, model: str, used: ModelUsage) -> float | None:
+        """Return what an answered request cost, or None where the model has no price."""
+        price = price_of(model, self.prices) if self.prices else None
+        return None if price is None else price.cost(used)
 
     def count_tool_call(self) -> None:
         """Count the call of a tool, before it is made.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from teff.errors import GraphInterrupt, WorkflowError
+from teff.messages import ModelUsage
+from teff.runtime.budget import Budget
 from teff.runtime.events import EventType
 from teff.runtime.frame import Frame
 from teff.runtime.place import Place
@@ -47,7 +49,8 @@ class Scope:
     _tasks: set[asyncio.Task[Any]] | None = None
     _numbers: dict[str, int] | None = None
     _paused: bool = False
-    _limited: bool = False
+    #: The limit that was reached within; the widest counts.
+    _limited: LimitSignal | None = None
     #: Answers by key, of a context made by hand.
     _answers: Mapping[str, Any] = FrozenDict()
     _failure: Exception | None = None
@@ -133,8 +136,8 @@ class Scope:
             return self._failure
         if self._paused:
             return PauseSignal()
-        if self._limited and self.run.ended_by is not None:
-            return LimitSignal(self.run.ended_by)
+        if self._limited is not None:
+            return LimitSignal(self._limited.reason, self._limited.budget)
         return None
 
     def bounded(self, count: Callable[[], None]) -> None:
@@ -147,14 +150,73 @@ class Scope:
         self._begin("a call that is counted")
         try:
             count()
-        except LimitSignal:
-            self.mark_limited()
+        except LimitSignal as signal:
+            self.mark_limited(signal)
             raise
 
-    def mark_limited(self) -> None:
-        """Remember, here and in what is around, that a limit was reached."""
+    def mark_limited(self, signal: LimitSignal) -> None:
+        """Remember, here and in what is around within the part, that its limit was reached."""
+        self.run.interrupted = True
         for ctx in self._here_and_around():
-            ctx._limited = True
+            if signal.budget is not None and ctx is signal.budget.owner:
+                break
+            before = ctx._limited
+            if before is None or _is_wider(signal.budget, before.budget):
+                ctx._limited = signal
+
+    def count_step(self) -> None:
+        """Count the execution of a node here, before it is made; see `bounded`."""
+
+        def count() -> None:
+            if (budget := self.frame.budget) is not None:
+                budget.check("max_steps")
+            self.run.count_step()
+            for part in () if budget is None else budget.and_around():
+                part.steps += 1
+
+        self.bounded(count)
+
+    def uncount_step(self) -> None:
+        """Take back what `count_step` counted: the node has paused, and will be executed again."""
+        self.run.steps -= 1
+        for part in () if self.frame.budget is None else self.frame.budget.and_around():
+            part.steps -= 1
+
+    def count_model_call(self, model: str) -> None:
+        """Count a request to ``model`` (``provider/model``) here, before it is made; see `bounded`.
+
+        Raises:
+            ConfigError: the cost is bounded, and the model has no price.
+        """
+
+        def count() -> None:
+            if (budget := self.frame.budget) is not None:
+                budget.check("max_model_calls", "max_tokens", "max_cost")
+                if any(part.limits.max_cost is not None for part in budget.and_around()):
+                    self.run.need_price(model)
+            self.run.count_model_call(model)
+            for part in () if budget is None else budget.and_around():
+                part.usage.model_calls += 1
+
+        self.bounded(count)
+
+    def count_tokens(self, model: str, used: ModelUsage) -> None:
+        """Add what an answered request used here; ``model`` is ``provider/model``."""
+        self.run.count_tokens(model, used)
+        for part in () if self.frame.budget is None else self.frame.budget.and_around():
+            part.usage.add_model_tokens(model, used, self.run.cost(model, used))
+
+    def count_tool_call(self) -> None:
+        """Count the call of a tool here, before it is made; see `bounded`."""
+
+        def count() -> None:
+            if (budget := self.frame.budget) is not None:
+                budget.check("max_tool_calls")
+            self.run.count_tool_call()
+            for part in () if budget is None else budget.and_around():
+                part.usage.tool_calls += 1
+
+        self.bounded(count)
 
     def _here_and_around(self) -> Iterator[Scope]:
         ctx: Scope | None = self
@@ -222,6 +284,13 @@ class Scope:
         """Let a key be used again: its effect did not come about."""
         if self._used_keys is not None:
             self._used_keys.discard(key)
+
+
+def _is_wider(one: Budget | None, other: Budget | None) -> bool:
+    """Return whether the part of ``one`` holds that of ``other``; None is the whole run."""
+    if one is None or other is None:
+        return one is None
+    return one in other.and_around()
 
 
 def _escaped(key: str) -> str:

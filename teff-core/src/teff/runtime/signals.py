@@ -6,7 +6,12 @@ take a pause or a limit for a failure.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from teff.runtime.limits import LimitName
+
+if TYPE_CHECKING:
+    from teff.runtime.budget import Budget
 
 __all__ = ["AbortSignal", "LimitSignal", "PauseSignal", "Signal"]
 
@@ -28,8 +33,9 @@ class AbortSignal(Signal):
 
 
 class LimitSignal(Signal):
-    """A bound was reached; ``reason`` names it."""
+    """A bound was reached; ``reason`` names it, ``budget`` the part of the run it is of, if any."""
 
-    def __init__(self, reason: LimitName) -> None:
+    def __init__(self, reason: LimitName, budget: Budget | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.budget = budget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -15,6 +15,8 @@ from teff.node.routing import folded_name
 from teff.provider import ChatReply, ToolSpec
 
 __all__ = ["STOP", "Said", "protocol", "read_final", "read_reply", "read_text"]
+
+_T = TypeVar("_T")
 
 #: So many calls of one reply are looked at.
 _MOST_CALLS = 64
@@ -101,7 +103,7 @@ def read_text(text: str, tools: Sequence[ToolSpec], *, number: int = 1) -> Said:
     r"""Read the text protocol, leniently: labels in any case, with mark-up, on one line or several.
 
     What follows an observation that the model has made up does not count. Whichever comes first
-    decides, an action or an answer.
+    decides, an action or an answer. Without labels, JSON that names something offered is a call.
 
     >>> tool = ToolSpec(name="delegate_to_billing", schema={"required": ["message"]})
     >>> said = read_text('THOUGHT: ask\nACTION: billing\nACTION_INPUT: {"message": "Paid?"}', [tool])
@@ -126,6 +128,7 @@ def read_text(text: str, tools: Sequence[ToolSpec], *, number: int = 1) -> Said:
             name, given = _called(body, given)
             call = _call(f"call_{number}_{len(calls) + 1}", name, given, tools)
             calls.append(_checked(call, tools))
+    calls = calls or _calls_in_json(text, tools, number=number)
     if calls:
         return Said(thought=thought, calls=tuple(calls))
     return Said(
@@ -134,6 +137,32 @@ def read_text(text: str, tools: Sequence[ToolSpec], *, number: int = 1) -> Said:
         if text.strip()
         else "the reply is empty",
     )
+
+
+def _calls_in_json(text: str, tools: Sequence[ToolSpec], *, number: int) -> list[ToolCall]:
+    """Return the calls that a reply writes as JSON, as many models do; only of what was offered."""
+    calls: list[ToolCall] = []
+    for candidate in find_json(text).candidates:
+        values = candidate.value if isinstance(candidate.value, list) else [candidate.value]
+        for value in values[:_MOST_CALLS]:
+            named = _first(value, ("name", "action", "tool"), str)
+            if named is None or (tool := _named(named, tools)) is None:
+                continue
+            given = _first(
+                value, ("arguments", "parameters", "action_input", "input", "args"), dict
+            )
+            text_given = _first(value, ("action_input", "input"), str)
+            if given is None and text_given is not None and (only := _only_text(tool)):
+                given = {only: text_given}
+            call_id = f"call_{number}_{len(calls) + 1}"
+            calls.append(ToolCall(id=call_id, name=tool.name, arguments=given or {}))
+    return calls[:_MOST_CALLS]
+
+
+def _first(value: Any, keys: Sequence[str], kind: type[_T]) -> _T | None:
+    """Return the first of the values under ``keys`` that is of a kind."""
+    found = [value.get(key) for key in keys] if isinstance(value, dict) else []
+    return next((one for one in found if isinstance(one, kind)), None)
 
 
 def read_final(reply: ChatReply) -> str:
