@@ -12,6 +12,9 @@ import pytest
 import teff
 from teff.checkpoint import MemoryCheckpointer
 from teff.errors import ConfigError, GraphInterrupt, StateError
+from teff.messages import ModelUsage
+from teff.provider import ChatReply
+from teff.testing import ScriptedProvider
 from teff.workflow import load, loads
 
 NOW = "steps: [transform: {action: now, output_key: at}]\n"
@@ -343,3 +346,25 @@ def test_yml_07_a_number_from_the_environment_counts_as_one():
 @pytest.mark.parametrize("idiom", ["llm", "interrupt"])
 def test_yml_09_a_text_without_quotes_is_reported_as_such(prompt, words, idiom):
     assert words in refused(f"steps:\n  - {idiom}:\n      prompt: {prompt}\n")
+
+
+def test_prices_of_a_file_give_the_usage_a_cost() -> None:
+    text = """\
+default_provider: scripted
+default_model: m
+prices:
+  m: {prompt: 1000000, completion: 2000000}
+limits: {max_cost: 4}
+steps:
+  - llm: {prompt: Hi}
+  - llm: {prompt: Hi}
+  - llm: {prompt: Hi}
+"""
+    model = ScriptedProvider(
+        [ChatReply(text="ok", usage=ModelUsage(prompt_tokens=1, completion_tokens=1))] * 3
+    )
+    result = asyncio.run(loads(text).run(providers={"scripted": model}))
+    assert (result.usage.cost, result.stop_reason) == (6.0, "max_cost")
+    with pytest.raises(ConfigError, match="completion") as caught:
+        loads(text.replace("completion: 2000000", "completion: -1"))
+    assert caught.value.line == 4

@@ -46,6 +46,7 @@ _SHOWN_WARNINGS = 3
 @click.option("--max-steps", type=int, metavar="N", help="Stop after N steps.")
 @click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
 @click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
+@click.option("--max-cost", type=float, metavar="N", help="Stop at this cost, by the file's prices.")
 @click.option("--deadline", type=float, metavar="SECONDS", help="Stop after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Standard output is one JSON object.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
@@ -164,7 +165,7 @@ def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
 
 def _limits(workflow: Workflow, given: Mapping[str, Any]) -> RunOptions:
     """Return the bounds of the command line, laid over those of the file."""
-    names = ("max_steps", "max_model_calls", "max_tokens", "deadline")
+    names = ("max_steps", "max_model_calls", "max_tokens", "max_cost", "deadline")
     bounds = {name: given[name] for name in names if given[name] is not None}
     if not bounds:
         return {}

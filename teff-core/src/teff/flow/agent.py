@@ -172,9 +172,14 @@ class AgentRole:
         return cls(options.pop("system", ""), **options)
 
     def build(
-        self, *, model: str | None = None, provider: str | None = None, id: str | None = None
+        self,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        id: str | None = None,
     ) -> SubFlow:
-        """Return the agent as a node; ``model`` and ``provider`` are for a role without its own."""
+        """Return the agent as a node; model, provider and limits are for a role without its own."""
         return agent_step(
             self.system,
             self.output_key,
@@ -185,7 +190,7 @@ class AgentRole:
             use_tools=self.use_tools,
             stream=self.stream,
             id=id,
-            **self.config,
+            **{"limits": limits, **self.config},
         )
 
     def __repr__(self) -> str:

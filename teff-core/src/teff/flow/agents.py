@@ -14,6 +14,7 @@ from teff.graph import Edge
 
 if TYPE_CHECKING:
     from teff.node import ReActAgent
+    from teff.runtime import Limits
 
 __all__ = ["AgentSteps"]
 
@@ -120,6 +121,7 @@ class AgentSteps(Wiring):
         roles: Mapping[str, AgentRole | Mapping[str, Any] | Chain],
         model: str | None = None,
         provider: str | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         finish: Chain | None = None,
         id: str | None = None,
         **supervisor: Any,
@@ -130,6 +132,7 @@ class AgentSteps(Wiring):
             system: what the supervisor is told.
             roles: from names to agents: an `AgentRole` or the mapping of one, or any steps.
             model, provider: for the supervisor, and for every role without its own.
+            limits: bounds of each run of an agent, for every role without its own.
             finish: what follows when the team is done; without it, the next step does.
             id: the supervisor's id.
             **supervisor: further options of `Supervisor`; ``fallback`` is short for
@@ -139,7 +142,7 @@ class AgentSteps(Wiring):
             ConfigError: an unknown option, or no roles.
         """
         built = {
-            name: role_chain(name, role, model=model, provider=provider)
+            name: role_chain(name, role, model=model, provider=provider, limits=limits)
             for name, role in roles.items()
         }
         lead = team_supervisor(system, built, model=model, provider=provider, **supervisor)

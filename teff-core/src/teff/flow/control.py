@@ -33,6 +33,11 @@ class ControlSteps(Wiring):
         if not cases:
             raise ConfigError(f"branch({key!r}) needs at least one Case.")
         for case in cases:
+            if not isinstance(case, Case):
+                raise ConfigError(
+                    f"branch({key!r}) takes cases such as Case('yes').add(step), "
+                    f"not {type(case).__name__}."
+                )
             if not case.steps:
                 raise ConfigError(f"Case({case.value!r}) of branch({key!r}) has no steps.")
         start, ends = list(self._open), []
@@ -85,7 +90,7 @@ class ControlSteps(Wiring):
             return self
         if id is not None:
             raise ConfigError(f"loop({key!r}) without max_rounds is no node, so it takes no id.")
-        decider = self._decider("loop()")
+        decider = self._decider(f"loop({key!r}) without max_rounds")
         return self._repeat(key, until, after=done, body=body, back_to=decider)
 
     def interrupt(
@@ -188,6 +193,11 @@ class ControlSteps(Wiring):
 
     def _judge(self, accept: Ask, key: str, name: str) -> None:
         """Add the nodes that judge the answer under ``key``."""
+        if not isinstance(accept, nodes.Ask):
+            raise ConfigError(
+                f"accept= of the question {key!r} takes an Ask, such as Ask.equals('yes'), "
+                f"not {type(accept).__name__}."
+            )
         if accept.needs_classifier():
             self.step(accept.classifier(key), f"{name}-classifier")
         self.step(accept.validate_node(key), f"{name}-validate")

@@ -14,6 +14,7 @@ from teff.flow.chain import Chain
 
 if TYPE_CHECKING:
     from teff.node import Supervisor
+    from teff.runtime import Limits
 
 __all__ = ["BuiltRole", "role_chain", "team_supervisor"]
 
@@ -32,8 +33,9 @@ def role_chain(
     *,
     model: str | None,
     provider: str | None,
+    limits: Limits | Mapping[str, Any] | None = None,
 ) -> BuiltRole:
-    """Make the steps of one role; its own model and provider win over those of the team.
+    """Make the steps of one role; its own model, provider and limits win over those of the team.
 
     Raises:
         ConfigError: an unknown option of the role.
@@ -42,7 +44,7 @@ def role_chain(
         role = AgentRole.from_mapping(role, name=name)
     if isinstance(role, AgentRole):
         try:
-            chain = role.build(model=model, provider=provider, id=name)
+            chain = role.build(model=model, provider=provider, limits=limits, id=name)
         except ConfigError as error:
             raise ConfigError(
                 f"role {name!r}: {error.message}", path=error.path, hint=error.hint

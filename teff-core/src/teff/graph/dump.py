@@ -65,6 +65,8 @@ def plain_graph(graph: Graph) -> dict[str, Any]:
     if graph.limits is not None:
         bounds = attrs.asdict(graph.limits)
         written["limits"] = {name: bound for name, bound in bounds.items() if bound is not None}
+    if graph.prices:
+        written["prices"] = {model: attrs.asdict(price) for model, price in graph.prices.items()}
     if state := _state(graph):
         written["state"] = state
     ids = [graph.entry_point, *(name for name in graph.nodes if name != graph.entry_point)]

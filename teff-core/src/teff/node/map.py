@@ -24,6 +24,7 @@ from teff.node.branches import (
 )
 from teff.node.workers import run_jobs
 from teff.runtime import ExecContext, LimitSignal
+from teff.schema.words import describe_value
 from teff.state import thaw
 
 __all__ = ["Map"]
@@ -219,7 +220,7 @@ class Map(Node):
 def _items(ctx: ExecContext, key: str, value: Any) -> Sequence[Any]:
     if isinstance(value, Sequence) and not isinstance(value, _NO_LISTS):
         return value
-    kind = type(thaw(value)).__name__
+    kind = describe_value(thaw(value))
     raise StateError(f"node {ctx.node_id!r} needs a list under state key {key!r}, not {kind}")
 
 

@@ -127,7 +127,7 @@ class _Hooks:
     def read_text(self, value: Any) -> str:
         if isinstance(value, str):
             return value
-        quotable = value is not None and not isinstance(value, list | tuple | Mapping)
+        quotable = isinstance(value, bool | int | float)
         raise Misfit.of(value, str, hint="; put it in quotes" if quotable else "")
 
     def read_truth(self, value: Any) -> bool:

@@ -16,7 +16,13 @@ from teff.workflow.classic import classic_graph, is_classic
 from teff.workflow.document import NESTED_KEYS, read_document
 from teff.workflow.files import read_text
 from teff.workflow.part import Part
-from teff.workflow.sections import StateSection, read_limits, read_providers, read_state
+from teff.workflow.sections import (
+    StateSection,
+    read_limits,
+    read_price_table,
+    read_providers,
+    read_state,
+)
 from teff.workflow.steps import Steps
 from teff.workflow.yaml import Source
 
@@ -59,9 +65,10 @@ def build(document: Part, steps: Steps, *, inside: bool = False) -> Built:
     state = read_state(document["state"]) if "state" in document else StateSection()
     limits = read_limits(document["limits"]) if "limits" in document else None
     providers = read_providers(document["providers"]) if "providers" in document else {}
+    prices = read_price_table(document["prices"]) if "prices" in document else None
     if "default_provider" in document:
         steps.references.note_default(document["default_provider"])
-    options |= {"providers": providers or None, "limits": limits}
+    options |= {"providers": providers or None, "limits": limits, "prices": prices}
     options |= (_with_initial(state) if inside else state).options()
     if is_classic(document):
         graph = classic_graph(document, steps, options)

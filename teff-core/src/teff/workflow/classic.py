@@ -84,6 +84,8 @@ def _node(step: Part, document: Part, steps: Steps) -> tuple[str, Node]:
 
 
 def _edge(part: Part, nodes: Mapping[str, Node]) -> Edge:
+    if "when" in part.entries() and "condition" not in part:
+        raise part["when"].error("an edge: unknown key 'when'.", "Did you mean 'condition'?")
     part.check_keys(EDGE, what="an edge")
     ends: list[str] = []
     for key in ("from", "to"):

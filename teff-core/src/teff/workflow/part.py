@@ -82,7 +82,8 @@ class Part:
             ConfigError: it is no list.
         """
         if not isinstance(self.value, list):
-            raise self.error(f"{self.named()} must be a list, not {self._kind()}.")
+            hint = "Begin each of its elements with `- `." if isinstance(self.value, dict) else ""
+            raise self.error(f"{self.named()} must be a list, not {self._kind()}.", hint)
         return [
             self._inner(element, element.place, f"{self.path}[{number}]")
             for number, element in enumerate(self.written.elements)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from teff.errors import ConfigError
-from teff.flow import AgentRole, Case, Flow
+from teff.flow import AgentRole, Case, Flow, agent_step
 from teff.node import Node, ReActAgent, Supervisor, ToolExec
 from teff.workflow.containers import scalar
 from teff.workflow.idiom import Idiom, described, required
@@ -17,13 +17,14 @@ from teff.workflow.options import Fields, fields_of
 from teff.workflow.part import Part
 
 if TYPE_CHECKING:
+    from teff.runtime import Limits
     from teff.workflow.steps import Steps
 
 __all__ = ["LEADER", "PIECES", "ROLE"]
 
 _SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str}
 LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
-_TEAM = {**LEADER, "id": str}
+_TEAM = {**LEADER, "id": str, "limits": AGENT_STEP["limits"]}
 ROLE = {
     **{name: hint for name, hint in AGENT_STEP.items() if name != "id"},
     "tools": AGENT_STEP["use_tools"],
@@ -115,10 +116,11 @@ def _team(flow: Flow, part: Part, steps: Steps) -> None:
             raise part[name].error(f"{name!r} stands here and under 'leader'.")
         options[name] = told
     steps.references.expect_model(wired.get("leader", part), options, what=described(part))
+    limits = options.pop("limits", None)
     roles: dict[str, list[Node]] = {}
     slots: dict[str, str] = {}
     for name, role in required(part, "roles").entries().items():
-        roles[name], slots[name] = _role(name, role, options, steps)
+        roles[name], slots[name] = _role(name, role, options, limits, steps)
     finish = _chain_or_none(wired.get("finish"), steps)
     with _as_it_is_written(part, wired.get("leader")):
         flow.team(
@@ -155,7 +157,9 @@ def _leader(part: Part, steps: Steps) -> dict[str, Any]:
     return steps.references.read(leader, LEADER, what=f"the leader of {described(part)}")
 
 
-def _role(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> tuple[list[Node], str]:
+def _role(
+    name: str, part: Part, leader: Mapping[str, Any], limits: Limits | None, steps: Steps
+) -> tuple[list[Node], str]:
     """Return the steps of a role, and the state key that it fills."""
     if isinstance(part.value, list):
         return steps.chain(part), name
@@ -165,7 +169,7 @@ def _role(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> tup
     steps.references.expect_model(part, asked, what=what)
     with part.errors_here():
         role = AgentRole.from_mapping(options, name=name)
-        node = role.build(**asked, id=f"{part.place.source.prefix}{name}")
+        node = role.build(**asked, limits=limits, id=f"{part.place.source.prefix}{name}")
     steps.references.made(node, part)
     return [node], role.output_key
 
@@ -231,6 +235,6 @@ PIECES: Mapping[str, Idiom] = {
         fields=_TEAM,
         parts={"leader": "leader", "roles": "roles", "finish": "steps"},
         needed=["roles"],
-        about=(Supervisor,),
+        about=(Supervisor, agent_step),
     ),
 }

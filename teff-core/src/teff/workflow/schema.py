@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from teff.node import default_registry
 from teff.node.transform_actions import ACTIONS
-from teff.runtime import Limits
+from teff.runtime import Limits, Price
 from teff.state.reducers import NAMED
 from teff.workflow.classic import EDGE, NODE
 from teff.workflow.containers import RETRY
@@ -80,6 +80,7 @@ _ABOUT: Mapping[str, str] = {
     "state": "The values that a run starts from, and what is known of the keys of the state.",
     "tools": "The tools of the run: names, or names with options.",
     "limits": "Bounds of a run and everything nested in it.",
+    "prices": "What a million tokens cost, by model or by provider/model.",
     "checkpoint": "Where runs with an id are recorded.",
     "hooks": "Functions that are told of every node.",
     "steps": "What is done, one step after the other.",
@@ -145,6 +146,13 @@ def _sections() -> dict[str, _Schema]:
         "state": _state(),
         "tools": {"type": "array", "items": {"anyOf": [_TEXT, tool]}},
         "limits": options_schema(fields_of(Limits), [Limits]),
+        "prices": {
+            "type": "object",
+            "additionalProperties": {
+                **options_schema(fields_of(Price), [Price]),
+                "required": sorted(fields_of(Price)),
+            },
+        },
         "checkpoint": {
             "type": "object",
             "properties": {"type": _TEXT},

@@ -12,7 +12,7 @@ from teff.errors import ConfigError
 from teff.graph.edge import ERROR
 from teff.plugins import catalogue
 from teff.provider import ProviderRegistry
-from teff.runtime import Limits
+from teff.runtime import Limits, Price, read_prices
 from teff.state import StateSchema, compile_reducers
 from teff.state.fits import sentences
 from teff.tool import Tool, default_tool_registry
@@ -25,6 +25,7 @@ __all__ = [
     "StateSection",
     "check_condition",
     "read_limits",
+    "read_price_table",
     "read_providers",
     "read_state",
     "read_tools",
@@ -148,6 +149,16 @@ def read_limits(part: Part) -> Limits:
     options = read_options(part, fields_of(Limits), what="limits")
     with part.errors_here():
         return Limits(**options)
+
+
+def read_price_table(part: Part) -> dict[str, Price]:
+    """Read ``prices``: what a million tokens of each model cost."""
+    table: dict[str, Price] = {}
+    for model, price in part.entries().items():
+        options = read_options(price, fields_of(Price), what=f"the price of {model!r}")
+        with price.errors_here():
+            table |= read_prices({model: options})
+    return table
 
 
 def read_tools(part: Part) -> tuple[Tool, ...]:

@@ -213,6 +213,9 @@ class Steps:
 
     def retried(self, node: Node, retry: Part) -> Node:
         """Return a node with what stands under ``retry`` beside it."""
+        if isinstance(retry.value, int) and not isinstance(retry.value, bool):
+            message = "'retry' must be a mapping, not a whole number."
+            raise retry.error(message, f"Write `retry: {{max_retries: {retry.value}}}`.")
         retry.entries()
         enabled = retry.find("enabled")
         if enabled is not None and not isinstance(enabled.value, bool):
@@ -273,6 +276,12 @@ class Steps:
                 f"{others[0]!r} stands beside {first!r}, not below it.",
                 f"Indent it by two more spaces to make it an option of {first!r}.",
             )
+        idioms = [name for name in names if name in IDIOMS]
+        for other in names if len(idioms) == 1 else ():
+            nearest = suggest(other, _BESIDE) if other not in IDIOMS else ""
+            if "Did you mean" in nearest:
+                what = f"unknown key {other!r} beside {idioms[0]!r}."
+                return entries[other].error(what, nearest.strip())
         return step.error(
             f"a step holds one idiom, but here are {', '.join(map(repr, names))}.",
             "Begin each step with its own `- `; options stand below their idiom.",
@@ -287,7 +296,9 @@ def _checked(name: str, options: Part) -> Part:
     elif kind == "steps":
         options.check_present()
     elif not options.written.is_missing and not isinstance(options.value, dict):
-        raise options.error(f"the options of {name!r} must be a mapping.")
+        first = next(iter(IDIOMS[name].needed or IDIOMS[name].keys))
+        hint = f"They stand below it by name, such as `{first}: …`."
+        raise options.error(f"the options of {name!r} must be a mapping.", hint)
     return options
 
 

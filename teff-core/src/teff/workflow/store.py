@@ -53,6 +53,9 @@ def read_checkpoint(part: Part) -> Store:
     Raises:
         ConfigError: an unknown type, an unknown or a missing option, or one of a wrong type.
     """
+    if isinstance(part.value, str):
+        message = "'checkpoint' must be a mapping, not text."
+        raise part.error(message, f"Write `checkpoint: {{type: {part.value}}}`.")
     if "type" not in part.entries():
         raise part.error("checkpoint: the key 'type' is missing.", "Write `type: memory`.")
     name = part["type"].text()

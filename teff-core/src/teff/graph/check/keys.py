@@ -61,8 +61,16 @@ def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:
                     "unwritten-key",
                     name,
                     f"node {name!r} reads state key {key!r}, which nothing writes.",
-                    suggest(key, there).strip() or "Give it in the input.",
+                    _where_from(key, there),
                 )
+
+
+def _where_from(key: str, there: Collection[str]) -> str:
+    """Return the key that was probably meant, else where a value may come from."""
+    nearest = suggest(key, there).strip()
+    if nearest.startswith("Did you mean"):
+        return nearest
+    return f"Give it in the input or the initial state. {nearest}".rstrip()
 
 
 def takes_whole_state(node: Node) -> bool:
@@ -93,7 +101,7 @@ def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -
                     way.source,
                     f"the condition {way.label!r} after node {way.source!r} looks at {key!r}, "
                     "which nothing writes.",
-                    suggest(key, there).strip() or "Give it in the input.",
+                    _where_from(key, there),
                     edge=way.edge,
                 )
 

@@ -61,7 +61,7 @@ def dead_ends(graph: Graph, ways: Ways) -> Iterator[Problem]:
                 name,
                 f"after node {name!r} the run ends where none of its conditions holds"
                 f"{f', as where {example}' if example else ''}.",
-                "Add a default: an edge without a condition, as the last one.",
+                "Add a default: `default` in a flow, in a graph a last edge without a condition.",
             )
 
 
