@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +15,9 @@ from teff.errors import ConfigError, GraphInterrupt
 from teff.flow import Flow
 from teff.graph import Graph
 from teff.messages import ModelUsage
+from teff.provider import ChatReply
 from teff.runtime import ExecContext, Limits, Price
-from teff.testing import ScriptedProvider
+from teff.testing import ScriptedProvider, call_tool
 
 TEN = Price(prompt=1_000_000, completion=2_000_000)  # 1 for a prompt token, 2 for one answered
 
@@ -140,3 +142,23 @@ def test_models_add_up_and_only_the_last_call_crosses_the_bound(
         assert getattr(usage, name) == sum(model[name] for model in usage.by_model.values())
     dearest = 11 + 2 * 3
     assert usage.cost < most + dearest + 10
+
+
+def test_the_record_of_a_delegation_has_the_costs_of_its_agents() -> None:
+    task = call_tool("delegate_to_clerk", {"message": "?"})
+    model = ScriptedProvider(
+        [
+            attrs.evolve(task, usage=ModelUsage(prompt_tokens=1, completion_tokens=1)),
+            ChatReply(text="3", usage=ModelUsage(prompt_tokens=2, completion_tokens=0)),
+            ChatReply(text="It is 3.", usage=ModelUsage(prompt_tokens=1, completion_tokens=1)),
+        ]
+    )
+    flow = Flow(
+        providers={"scripted": model},
+        default_provider="scripted",
+        default_model="m",
+        prices={"m": Price(prompt=1_000_000, completion=2_000_000)},
+    ).delegate("Ask the clerk.", agents={"clerk": {"description": "Counts.", "system": "Count."}})
+    result = asyncio.run(flow.compile().run({"input": "How many?"}))
+    assert result.usage.cost == 8.0
+    assert result["output_steps"]["tokens"]["by_model"] == result.usage.by_model

@@ -509,13 +509,13 @@ def test_arguments_may_be_replaced() -> None:
 def test_what_a_tool_says_is_guarded_also_where_it_fails(mode: str) -> None:
     def leak() -> str:
         """Leak."""
-        raise RuntimeError("password 123")
+        raise RuntimeError("password sesame")
 
     def give() -> str:
         """Give."""
-        return "password 123"
+        return "password sesame"
 
-    guards = {"tool_result": lambda text: block("private") if "123" in text else allow()}
+    guards = {"tool_result": lambda text: block("private") if "sesame" in text else allow()}
     run = Run(
         [call_tool("give"), call_tool("leak"), "ok"]
         if mode == "message"
@@ -527,8 +527,8 @@ def test_what_a_tool_says_is_guarded_also_where_it_fails(mode: str) -> None:
         tool_error_mode=mode,
     )
     told = [m["content"] for m in run.sent(-1) if m["role"] == "tool"]
-    assert all("private" in text and "123" not in text for text in told)
-    assert "123" not in json.dumps([dict(event.data) for event in run.events], default=str)
+    assert all("private" in text and "sesame" not in text for text in told)
+    assert "sesame" not in json.dumps([dict(event.data) for event in run.events], default=str)
 
 
 def test_a_guard_that_says_nothing_fails_the_node() -> None:

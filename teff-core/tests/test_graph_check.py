@@ -12,6 +12,7 @@ from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.graph.check import CODES, Problem
 from teff.node import (
+    Gate,
     LLM,
     Command,
     CommandNode,
@@ -453,6 +454,21 @@ def test_keys_that_a_schema_or_a_reducer_names_are_known() -> None:
     nodes = {"a": Plain(reads=["z"])}
     assert codes(Graph(nodes, [], "a", reducers={"z": "append"})) == []
     assert codes(Graph(nodes, [], "a", state={"z": str})) == []
+
+
+def test_where_a_missing_value_may_come_from() -> None:
+    problem = only(Graph({"a": Plain(reads=["zzz"])}, [], "a"), "unwritten-key")
+    assert problem.hint.startswith("Give it in the input or the initial state. Known: ")
+
+
+def test_a_key_that_a_node_writes_and_the_schema_does_not_declare() -> None:
+    nodes = {"a": Plain(writes=["cuont", "_scratch", "messages"]), "b": Gate()}
+    graph = graph_of(("a", "b"), nodes=nodes, state={"count": int, "verdict": bool})
+    problem = only(graph, "undeclared-key")
+    assert (problem.node, problem.hint) == ("a", "Did you mean 'count'?")
+    assert "undeclared-key" not in codes(
+        graph_of(("a", "b"), nodes=nodes, state={"count": int}, validate="off")
+    )
 
 
 def test_a_condition_on_a_key_that_nothing_writes() -> None:

@@ -90,9 +90,19 @@ def test_lists_of_different_lengths_are_refused_with_their_lengths() -> None:
         run(node, {"a": [1]})
 
 
-@pytest.mark.parametrize("value", ["text", b"bytes", None, 3, {"a": 1}, {1, 2}])
-def test_what_is_no_list_is_refused_by_key(value: Any) -> None:
-    with pytest.raises(TypeError, match=f"'x', not {type(value).__name__}"):
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("text", "text"),
+        (b"bytes", "a bytes"),
+        (None, "nothing"),
+        (3, "a whole number"),
+        ({"a": 1}, "a mapping"),
+        ({1, 2}, "a set"),
+    ],
+)
+def test_what_is_no_list_is_refused_by_key(value: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=f"'x', not {kind}"):
         run(over_x(double), {"x": value})
 
 

@@ -36,7 +36,7 @@ NOW = "  - transform: {action: now}\n"
         ("name: x", "1:1", "the key 'steps' is missing."),
         ("steps:", "1:1", "the value of 'steps' is empty."),
         ("steps: []", "1:1", "the list of steps is empty."),
-        ("steps: {a: b}", "1:1", "'steps' must be a list, not a mapping."),
+        ("steps: {a: b}", "1:1", "'steps' must be a list, not a mapping. Begin each of its elements with `- `."),
         ("name: [x]\nsteps:\n" + NOW, "1:1", "'name' must be text, not a list."),
         # Steps
         ("steps:\n  - lml: {}", "2:5", "unknown step 'lml'. Did you mean 'llm'?"),
@@ -54,7 +54,8 @@ NOW = "  - transform: {action: now}\n"
         ("steps:\n  - {llm: {}, transform: {}}", "2:5", "one idiom, but here are 'llm', 'transform'"),
         ("steps:\n  - {}", "2:5", "a step is empty."),
         ("steps:\n  - 3", "2:5", "must be a mapping, not a whole number"),
-        ("steps:\n  - llm: hello", "2:5", "the options of 'llm' must be a mapping."),
+        ("steps:\n  - llm: hello", "2:5", "the options of 'llm' must be a mapping. They stand below it by name, such as `prompt: …`."),
+        ("steps:\n  - parallel: [{transform: {action: now}}]", "2:5", "such as `branches: …`."),
         # Options
         ("steps:\n  - llm: {promt: x}", "2:11", "llm: unknown option 'promt'. Did you mean 'prompt'?"),
         ("steps:\n  - llm: {id: a, promt: x}", "2:18", "llm 'a': unknown option 'promt'."),
@@ -78,8 +79,9 @@ NOW = "  - transform: {action: now}\n"
         ("steps:\n  - agent: {system: x}\n    retry: {}", "3:5", "'retry' cannot stand beside 'agent', which is more than one node here."),
         ("steps:\n  - append_assistant: {}\n    retry: {max_retrys: 1}", "3:13", "unknown option 'max_retrys'. Did you mean 'max_retries'?"),
         ("steps:\n  - append_assistant: {}\n    retry: {id: x}", "3:13", "unknown option 'id'"),
-        ("steps:\n  - append_assistant: {}\n    retry: 3", "3:5", "'retry' must be a mapping, not a whole number."),
-        ("steps:\n  - append_assistant: {}\n    retyr: {}", "2:5", "one idiom, but here are 'append_assistant', 'retyr'"),
+        ("steps:\n  - append_assistant: {}\n    retry: 3", "3:5", "'retry' must be a mapping, not a whole number. Write `retry: {max_retries: 3}`."),
+        ("steps:\n  - append_assistant: {}\n    retyr: {}", "3:5", "unknown key 'retyr' beside 'append_assistant'. Did you mean 'retry'?"),
+        ("steps:\n  - {append_assistant: {}, zzqq: {}}", "2:5", "one idiom, but here are 'append_assistant', 'zzqq'"),
         ("steps:\n  - when: x", "2:5", "'when' stands beside no step."),
         # Containers and questions
         ("steps:\n  - map: {input_keys: a}", "2:5", "map: the key 'processor' is missing."),

@@ -228,7 +228,7 @@ def test_d74_references_in_a_checkpoint_are_filled_in(tmp_path):
         ("{type: memory, path: x}", "1:28", "unknown option 'path'"),
         ("{type: filed}", "1:1", "the option 'path' is missing"),
         ("{type: filed, path: x, keep_days: many}", "1:36", "'keep_days' must be a whole number"),
-        ("memory", "1:1", "'checkpoint' must be a mapping"),
+        ("memory", "1:1", "'checkpoint' must be a mapping, not text. Write `checkpoint: {type: memory}`."),
     ],
 )
 def test_d56_a_wrong_checkpoint_is_refused(checkpoint, place, words):

@@ -227,6 +227,7 @@ class Harness:
                 "prompt_tokens": used.prompt_tokens,
                 "completion_tokens": used.completion_tokens,
                 "total_tokens": used.total,
+                "cost": self._ctx.run.cost(self._billed(request), used),
                 "duration_ms": seconds * 1000.0,
                 "finish_reason": reply.finish_reason,
                 "cached": False,

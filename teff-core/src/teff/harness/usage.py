@@ -17,7 +17,8 @@ def recorded_usage(ctx: ExecContext) -> Usage:
     beneath = f"{ctx.path}/"
     for path, value in journal.values.items():
         if path.startswith(beneath) and "asked" in _reply(path, value):
-            used.add_model_tokens(str(value["asked"]), ModelUsage(**value["usage"]))
+            model, tokens = str(value["asked"]), ModelUsage(**value["usage"])
+            used.add_model_tokens(model, tokens, ctx.run.cost(model, tokens))
     return used
 
 

@@ -17,14 +17,15 @@ __all__ = ["NOTHING", "EventType", "Listener", "StreamEvent", "new_event", "tell
 #:   ``node_error``: ``error``, ``type``, ``duration_ms``, ``caught`` (an error edge takes it).
 #: - ``edge``: ``target`` (None at the end), ``condition`` (its text, or None).
 #: - ``token``: ``token``, ``provider``, ``model``. ``llm``: ``provider``, ``model``,
-#:   ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``duration_ms``, ``finish_reason``, ``cached``.
+#:   ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``cost`` (None
+#:   without a price), ``duration_ms``, ``finish_reason``, ``cached``.
 #:   ``llm_retry``: ``provider``, ``model``, ``attempt``, ``wait``, ``error``.
 #:   ``llm_fallback``: ``provider``, ``model``, ``to``, ``error``.
 #: - ``tool_call``: ``id``, ``name``, ``arguments``. ``tool_result``: ``id``, ``name``, ``text``,
 #:   ``error``, ``duration_ms``.
 #: - ``structured``: ``errors``, ``attempt``.
 #: - ``route``: ``proposal``, ``reply``, ``route``, ``decided_by``, ``round``, ``max_rounds``.
-#: - ``limit``: ``reason``. ``retry``: ``attempt``, ``of``, ``delay``, ``error``, ``type``.
+#: - ``limit``: ``reason``, and ``scope`` for a part of the run: its path. ``retry``: ``attempt``, ``of``, ``delay``, ``error``, ``type``.
 #: - ``checkpoint``: ``path``, ``kind``.
 #: - ``interrupt``: ``id``, ``key``, ``prompt``, ``choices``. ``interrupt_resume``: ``keys``.
 #: - ``custom``: ``name``, ``data``.

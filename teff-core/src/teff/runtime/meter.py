@@ -30,7 +30,7 @@ def metered() -> Iterator[Usage]:
         _METERS.reset(token)
 
 
-def count_metered(model: str, used: ModelUsage) -> None:
-    """Add what one answered call used; ``model`` is ``provider/model``."""
+def count_metered(model: str, used: ModelUsage, cost: float | None = None) -> None:
+    """Add what one answered call used and cost; ``model`` is ``provider/model``."""
     for usage in _METERS.get():
-        usage.add_model_tokens(model, used)
+        usage.add_model_tokens(model, used, cost)

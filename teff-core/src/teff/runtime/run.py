@@ -197,8 +197,9 @@ class Run:
 
     def count_tokens(self, model: str, used: ModelUsage) -> None:
         """Add what an answered request used; ``model`` is ``provider/model``."""
-        self.usage.add_model_tokens(model, used, self.cost(model, used))
-        count_metered(model, used)
+        cost = self.cost(model, used)
+        self.usage.add_model_tokens(model, used, cost)
+        count_metered(model, used, cost)
 
     def cost(self, model: str, used: ModelUsage) -> float | None:
         """Return what an answered request cost, or None where the model has no price."""

@@ -71,6 +71,10 @@ def _node(step: Part, document: Part, steps: Steps) -> tuple[str, Node]:
             f"{because} nodes with an 'id' and a 'type', and this step is none.",
             "Write all steps of a file in one way.",
         )
+    for key, part in step.entries().items():
+        if key not in NODE and "Did you mean" not in (hint := suggest(key, NODE)):
+            what = f"a step with an id and a type: unknown key {key!r}."
+            raise part.error(what, f"Options stand under 'config'.{hint}")
     step.check_keys(NODE, what="a step with an id and a type")
     for key in ("id", "type"):
         if key not in step:

@@ -10,6 +10,7 @@ from teff.graph.check.keys import (
     USUAL_KEYS,
     colliding_writes,
     keys_inside,
+    undeclared_writes,
     unwritten_condition_keys,
     unwritten_keys,
     whole_states,
@@ -55,6 +56,7 @@ class _Check:
         yield from odd_conditions(graph, ways)
         yield from endless_rounds(graph, ways, limits)
         yield from colliding_writes(graph)
+        yield from undeclared_writes(graph)
         yield from whole_states(graph)
         written = written_keys(graph)
         there = None if given is None or written is None else given | written | _declared(graph)

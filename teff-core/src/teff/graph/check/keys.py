@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from teff.errors import suggest
 from teff.graph.check.problem import Problem, warning
 from teff.graph.check.ways import Ways, nodes_inside
+from teff.graph.turn_keys import is_turn_key, turn_keys
 from teff.node import LLM, Node, Transform
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ __all__ = [
     "USUAL_KEYS",
     "colliding_writes",
     "keys_inside",
+    "undeclared_writes",
     "unwritten_condition_keys",
     "unwritten_keys",
     "whole_states",
@@ -36,6 +39,24 @@ def written_keys(graph: Graph) -> frozenset[str] | None:
             return None
         written |= set(keys)
     return frozenset(written)
+
+
+def undeclared_writes(graph: Graph) -> Iterator[Problem]:
+    """Give the keys that a node may write, and that the schema of the graph does not declare."""
+    schema = graph.schema
+    if schema is None or graph.validate == "off":
+        return
+    is_own = partial(is_turn_key, turn_keys=turn_keys(graph.nodes.values()))
+    for name, node in graph.nodes.items():
+        for key in dict.fromkeys(node.writes() or ()):
+            if key not in schema.keys and not schema.allows(key, is_own):
+                yield warning(
+                    "undeclared-key",
+                    name,
+                    f"node {name!r} writes state key {key!r}, which the state schema does not "
+                    "declare.",
+                    suggest(key, schema.keys).strip() or "Declare it there.",
+                )
 
 
 def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:

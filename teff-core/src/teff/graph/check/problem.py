@@ -26,6 +26,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "unbounded-cycle": "The nodes may go round for ever: nothing counts the rounds.",
         "unwritten-key": "The node reads a state key that nothing writes.",
         "unwritten-condition-key": "A condition looks at a state key that nothing writes.",
+        "undeclared-key": "The node writes a state key that the state schema does not declare.",
         "colliding-writes": "Two branches that run side by side write the same state key.",
         "whole-state-prompt": "The node sends the whole state to the model.",
     }

@@ -47,12 +47,13 @@ class _Fold:
         self.steps: list[dict[str, Any]] = []
         self.calls: dict[str, dict[str, Any]] = {}
         self.agents: list[str] = []
-        self.by_model: dict[str, dict[str, int]] = {}
+        self.by_model: dict[str, dict[str, Any]] = {}
 
     def add(self, event: StreamEvent, *, is_own: bool) -> None:
         data = event.data
         if event.type == "llm" and is_own:
-            self.use(f"{data['provider']}/{data['model']}", {**_tokens(data), "model_calls": 1})
+            counts = {**_tokens(data), "model_calls": 1, "cost": data["cost"]}
+            self.use(f"{data['provider']}/{data['model']}", counts)
         elif not is_own:
             return
         elif event.type == "route":
@@ -112,6 +113,8 @@ class _Fold:
         entry = self.by_model.setdefault(model, dict.fromkeys(_COUNTS, 0))
         for name in _COUNTS:
             entry[name] += counts.get(name) or 0
+        if counts.get("cost") is not None:
+            entry["cost"] = entry.get("cost", 0.0) + counts["cost"]
 
     def record(self) -> dict[str, Any]:
         totals = {name: sum(counts[name] for counts in self.by_model.values()) for name in _COUNTS}

@@ -145,8 +145,13 @@ class Session:
                 provider=harness.provider.name,
                 model=harness.model,
             ) from error
-        used = {"provider": harness.provider.name, "model": harness.model, **reply.usage.to_json()}
+        used: dict[str, Any] = {
+            "provider": harness.provider.name,
+            "model": harness.model,
+            **reply.usage.to_json(),
+        }
         used["total_tokens"] = reply.usage.total
+        used["cost"] = self.ctx.run.cost(f"{harness.provider.name}/{harness.model}", reply.usage)
         self.events.append(event_of(self.ctx, "llm", used))  # the harness has told it already
         return reply
 
