@@ -17,16 +17,16 @@ FLOW = Path(__file__).with_name("flow.yaml")
 
 
 async def chat(messages: Iterable[str], **options: Any) -> AsyncIterator[TurnResult]:
-    """Give what comes of each message; ``options`` are those of `Graph.turn`.
+    """Give what comes of each message; ``options`` are those of `Workflow.turn`.
 
     The conversation and the catalogue stay from turn to turn. Which agents have acted, what they
     wrote and how many rounds there were belongs to one turn, and is gone in the next.
     """
     workflow = load(FLOW)
     options = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "chat", **options}
-    async with workflow.graph as graph:
+    async with workflow.graph:
         for message in messages:
-            yield await graph.turn(message, state=workflow.initial, **options)
+            yield await workflow.turn(message, **options)
 
 
 async def main() -> None:

@@ -271,3 +271,33 @@ def test_options_that_do_not_fit_are_refused_when_the_node_is_made(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         Fallback(id="fill", **given)
+
+
+@pytest.mark.parametrize("answer", ['{"order": "7"}', '{"order": "7", "currency": null}'])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"order": "string", "currency": "string"},
+        {
+            "type": "object",
+            "properties": {"order": {"type": "string"}, "currency": {"type": "string"}},
+            "required": ["order", "currency"],
+        },
+    ],
+    ids=["fields", "schema"],
+)
+def test_a_field_with_a_fallback_may_be_left_out(answer: str, schema: Any) -> None:
+    recipe = Extract.model(schema=schema).fallback("currency", value="EUR")
+    flow = Flow(
+        providers={"scripted": ScriptedProvider([answer])},
+        default_provider="scripted",
+        default_model="m",
+    ).extract(recipe)
+    result = asyncio.run(flow.compile().run({"input": "Order 7"}))
+    assert result["output"] == {"order": "7", "currency": "EUR"}
+
+
+def test_a_fallback_for_a_field_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no field of the schema") as caught:
+        Extract.model(schema={"currency": "string"}).fallback("curency", value="EUR")
+    assert "currency" in caught.value.hint

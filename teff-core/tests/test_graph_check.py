@@ -12,10 +12,10 @@ from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.graph.check import CODES, Problem
 from teff.node import (
-    Gate,
     LLM,
     Command,
     CommandNode,
+    Gate,
     Interrupt,
     Node,
     ReActAgent,
@@ -463,7 +463,9 @@ def test_where_a_missing_value_may_come_from() -> None:
 
 def test_a_key_that_a_node_writes_and_the_schema_does_not_declare() -> None:
     nodes = {"a": Plain(writes=["cuont", "_scratch", "messages"]), "b": Gate()}
-    graph = graph_of(("a", "b"), nodes=nodes, state={"count": int, "verdict": bool})
+    graph = graph_of(
+        ("a", "b"), nodes=nodes, state={"count": int, "verdict": bool, "decision": str}
+    )
     problem = only(graph, "undeclared-key")
     assert (problem.node, problem.hint) == ("a", "Did you mean 'count'?")
     assert "undeclared-key" not in codes(
@@ -500,6 +502,16 @@ def test_an_input_map_that_names_a_key_that_nothing_writes() -> None:
     inner = Graph({"use": Plain(reads=["topic"])}, [], "use")
     graph = Graph({"sub": SubFlow(inner, input_map={"topic": "tpoic"})}, [], "sub")
     assert only(graph, "unwritten-key").within == ()
+
+
+def test_an_output_map_that_names_a_key_that_nothing_writes() -> None:
+    def graph(key: str, **more: Any) -> Graph:
+        inner = Graph({"work": Plain(writes=["answer"])}, [], "work", **more)
+        return Graph({"sub": SubFlow(inner, output_map={"output": key})}, [], "sub")
+
+    problem = only(graph("anwser"), "unwritten-key")
+    assert (problem.node, problem.hint) == ("sub", "Did you mean 'answer'?")
+    assert codes(graph("answer")) == codes(graph("z", reducers={"z": "append"})) == []
 
 
 def test_findings_deep_inside_name_the_way() -> None:

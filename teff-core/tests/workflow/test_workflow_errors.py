@@ -54,7 +54,7 @@ NOW = "  - transform: {action: now}\n"
         ("steps:\n  - {llm: {}, transform: {}}", "2:5", "one idiom, but here are 'llm', 'transform'"),
         ("steps:\n  - {}", "2:5", "a step is empty."),
         ("steps:\n  - 3", "2:5", "must be a mapping, not a whole number"),
-        ("steps:\n  - llm: hello", "2:5", "the options of 'llm' must be a mapping. They stand below it by name, such as `prompt: …`."),
+        ("steps:\n  - llm: hello", "2:5", "the options of 'llm' must be a mapping. They stand below it, by name."),
         ("steps:\n  - parallel: [{transform: {action: now}}]", "2:5", "such as `branches: …`."),
         # Options
         ("steps:\n  - llm: {promt: x}", "2:11", "llm: unknown option 'promt'. Did you mean 'prompt'?"),

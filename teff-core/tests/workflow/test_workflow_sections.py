@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -228,7 +229,11 @@ def test_d74_references_in_a_checkpoint_are_filled_in(tmp_path):
         ("{type: memory, path: x}", "1:28", "unknown option 'path'"),
         ("{type: filed}", "1:1", "the option 'path' is missing"),
         ("{type: filed, path: x, keep_days: many}", "1:36", "'keep_days' must be a whole number"),
-        ("memory", "1:1", "'checkpoint' must be a mapping, not text. Write `checkpoint: {type: memory}`."),
+        (
+            "memory",
+            "1:1",
+            "'checkpoint' must be a mapping, not text. Write `checkpoint: {type: memory}`.",
+        ),
     ],
 )
 def test_d56_a_wrong_checkpoint_is_refused(checkpoint, place, words):
@@ -368,3 +373,29 @@ steps:
     with pytest.raises(ConfigError, match="completion") as caught:
         loads(text.replace("completion: 2000000", "completion: -1"))
     assert caught.value.line == 4
+
+
+def test_a_chat_with_a_workflow_has_its_state_its_tools_and_its_checkpoint() -> None:
+    text = """\
+default_provider: scripted
+default_model: m
+checkpoint: {type: memory}
+state: {initial: {tone: kind}}
+steps:
+  - llm: {messages_key: messages, append_reply: true, system: "Be {tone}."}
+"""
+    workflow = loads(text)
+    model = ScriptedProvider(["Hello.", "Still here."])
+    options: Any = {"checkpoint_id": "ada", "providers": {"scripted": model}}
+    first = asyncio.run(workflow.turn("Hi", **options))
+    second = asyncio.run(workflow.turn("And now?", **options))
+    assert (first.reply, second.reply) == ("Hello.", "Still here.")
+    assert [m["content"] for m in second.state["messages"]] == [
+        "Hi",
+        "Hello.",
+        "And now?",
+        "Still here.",
+    ]
+    assert "Be kind." in str(model.requests[1].messages)
+    with pytest.raises(ConfigError, match="checkpointer"):
+        asyncio.run(loads(text.replace("checkpoint: {type: memory}\n", "")).turn("Hi", **options))

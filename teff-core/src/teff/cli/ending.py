@@ -87,7 +87,8 @@ def show_end(
                 choices = f" ({', '.join(map(str, question.choices))})" if question.choices else ""
                 asked = in_color(f"? {question.key}", bold=True)
                 say(f"{asked}: {question.prompt}{choices}")
-            say(f"paused: waiting for {error.key} · {how_far}")
+            keys = ", ".join(dict.fromkeys(question.key for question in error.interrupts))
+            say(f"paused: waiting for {keys} · {how_far}")
             say(_HOW_TO_RESUME)
         case KeyboardInterrupt():
             node = f" · last node {live.last_node!r}" if live.last_node else ""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+import teff.node as nodes
+from teff.conditions import compile_condition
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole, tool_loop
 from teff.flow.chain import Chain, as_nodes, equals
-from teff.flow.team import role_chain, team_supervisor
+from teff.flow.team import keys_of_team, role_chain, team_supervisor
 from teff.flow.wiring import Wiring
 from teff.graph import Edge
 
 if TYPE_CHECKING:
-    from teff.node import ReActAgent
+    from teff.node import ReActAgent, Supervisor
     from teff.runtime import Limits
 
 __all__ = ["AgentSteps"]
@@ -84,7 +86,8 @@ class AgentSteps(Wiring):
             **named: agents whose names are Python names.
 
         Raises:
-            ConfigError: there is no decider, or there are no agents, or one has no steps.
+            ConfigError: there is no decider, or there are no agents, or one has no steps, or is
+                called as the word that ends the loop.
         """
         twice = sorted((agents or {}).keys() & named.keys())
         if twice:
@@ -96,20 +99,24 @@ class AgentSteps(Wiring):
         if not chains:
             raise ConfigError(f"route({key!r}) has no agents: name at least one.")
         decider = self._open[0][0]
+        token = getattr(self._nodes[decider], "finish", "finish")
+        if token in chains:
+            raise ConfigError(
+                f"route({key!r}) has an agent called {token!r}, which is the word that ends it."
+            )
         for name, chain in chains.items():
-            nodes = as_nodes(chain)
-            if not nodes:
+            steps = as_nodes(chain)
+            if not steps:
                 raise ConfigError(f"agent {name!r} of route({key!r}) has no steps.")
-            first_id = nodes[0].id or (name if name not in self._nodes else None)
-            ids = [first_id, *(None for _ in nodes[1:])]
+            first_id = steps[0].id or (name if name not in self._nodes else None)
+            ids = [first_id, *(None for _ in steps[1:])]
             self._open = [(decider, None)]
             self._chain(
-                list(zip(nodes, ids, strict=True)),
-                when=equals(key, name, exact=_ambiguous(name, chains)),
+                list(zip(steps, ids, strict=True)),
+                when=equals(key, name, exact=_ambiguous(name, [*chains, token])),
             )
             self._connect(decider)
-        token = getattr(self._nodes[decider], "finish", "finish")
-        self._open = [(decider, equals(key, token))]
+        self._open = [(decider, equals(key, token, exact=_ambiguous(token, chains)))]
         if finish is not None:
             self._chain([(node, None) for node in as_nodes(finish)])
         return self
@@ -122,7 +129,8 @@ class AgentSteps(Wiring):
         model: str | None = None,
         provider: str | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
-        finish: Chain | None = None,
+        finish: Chain | str | None = None,
+        finish_token: str = "finish",
         id: str | None = None,
         **supervisor: Any,
     ) -> Self:
@@ -133,10 +141,14 @@ class AgentSteps(Wiring):
             roles: from names to agents: an `AgentRole` or the mapping of one, or any steps.
             model, provider: for the supervisor, and for every role without its own.
             limits: bounds of each run of an agent, for every role without its own.
-            finish: what follows when the team is done; without it, the next step does.
+            finish: what follows when the team is done; without it, the next step does. A text is
+                the token instead.
+            finish_token: the word with which the supervisor ends the loop.
             id: the supervisor's id.
             **supervisor: further options of `Supervisor`; ``fallback`` is short for
-                ``fallback_agent``, and ``route_keys`` is each role's ``output_key`` by default.
+                ``fallback_agent``, and ``route_keys`` is each role's ``output_key`` by default. A second
+                team of a flow writes ``next_agent_2`` and ``supervisor_rounds_2``, if not told
+                otherwise, and so on.
 
         Raises:
             ConfigError: an unknown option, or no roles.
@@ -145,12 +157,25 @@ class AgentSteps(Wiring):
             name: role_chain(name, role, model=model, provider=provider, limits=limits)
             for name, role in roles.items()
         }
-        lead = team_supervisor(system, built, model=model, provider=provider, **supervisor)
+        if isinstance(finish, str):
+            finish, finish_token = None, finish
+        lead = team_supervisor(
+            system,
+            built,
+            model=model,
+            provider=provider,
+            finish=finish_token,
+            **{**keys_of_team(len(self._supervisors())), **supervisor},
+        )
         self.step(lead, id)
         chains = {name: role.chain for name, role in built.items()}
         return self.route(lead.output_key, agents=chains, finish=finish)
 
+    def _supervisors(self) -> list[Supervisor]:
+        return [node for node in self._nodes.values() if isinstance(node, nodes.Supervisor)]
 
-def _ambiguous(name: str, names: Mapping[str, Any]) -> bool:
-    """Return whether another name differs from ``name`` only in case."""
-    return sum(other.casefold() == name.casefold() for other in names) > 1
+
+def _ambiguous(name: str, others: Iterable[str]) -> bool:
+    """Return whether a condition on ``name`` that is not exact would take another name too."""
+    takes = compile_condition(equals("key", name))
+    return any(other != name and takes({"key": other}) for other in others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import teff.node as nodes
 from teff.errors import ConfigError
 from teff.graph import Graph
 from teff.graph.running import run_nested
@@ -25,7 +26,9 @@ class SubFlow(Node):
     """Run a graph with a state of its own, and bring back what it changed.
 
     Limits, tools, providers, events, answers and the journal are those of the run. A list that grew
-    comes back as what was added to it, so nothing doubles, whatever reducer a key has.
+    comes back as what was added to it, so nothing doubles, whatever reducer a key has. A supervisor
+    that leads a loop inside counts its rounds anew in each visit, and not in the state outside: so a
+    team may be an agent of another one.
 
     Args:
         graph: what to run, a graph or a flow.
@@ -78,11 +81,14 @@ class SubFlow(Node):
         self.input_map = input_map
         self.output_map = output_map
         self._turn_keys = tuple(turn_keys)
+        self._loop_keys = _loop_keys(self.graph)
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Run the graph; return what it changed."""
         if self.input_map is None:
-            given: Mapping[str, Any] = dict(state)
+            given: Mapping[str, Any] = {
+                key: value for key, value in state.items() if key not in self._loop_keys
+            }
         else:
             given = {inner: state.get(outer) for inner, outer in self.input_map.items()}
 
@@ -109,10 +115,11 @@ class SubFlow(Node):
             return _change(before.get(inner, _MISSING), after.get(inner))
 
         if self.output_map is None:
+            own = self._loop_keys if self.input_map is None else frozenset[str]()
             changed = {
                 key: change(key, key)
                 for key, value in after.items()
-                if before.get(key, _MISSING) is not value
+                if before.get(key, _MISSING) is not value and key not in own
             }
             if self.input_map is None:
                 changed |= {key: DELETE for key in before if key not in after}
@@ -178,6 +185,31 @@ class SubFlow(Node):
     def children(self) -> Iterable[Node]:
         """Return the nodes of the graph."""
         return self.graph.nodes.values()
+
+
+def _loop_keys(graph: Graph) -> frozenset[str]:
+    """Return the keys that supervisors which lead a loop of this graph have for themselves."""
+    leads = (
+        node
+        for name, node in graph.nodes.items()
+        if isinstance(node, nodes.Supervisor) and _leads_back_to(name, graph)
+    )
+    return frozenset(key for lead in leads for key in lead.loop_keys())
+
+
+def _leads_back_to(name: str, graph: Graph) -> bool:
+    seen: set[str] = set()
+    ahead = [name]
+    while ahead:
+        here = ahead.pop()
+        following = {edge.target_id for edge in graph.edges if edge.source_id == here}
+        if here in graph.nodes:
+            following |= set(graph.nodes[here].targets())
+        if name in following:
+            return True
+        ahead += following - seen
+        seen |= following
+    return False
 
 
 def _change(old: Any, new: Any) -> Any:

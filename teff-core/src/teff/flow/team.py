@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from teff.node import Supervisor
     from teff.runtime import Limits
 
-__all__ = ["BuiltRole", "role_chain", "team_supervisor"]
+__all__ = ["BuiltRole", "keys_of_team", "role_chain", "team_supervisor"]
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +51,17 @@ def role_chain(
             ) from error
         return BuiltRole(chain=chain, output_key=role.output_key)
     return BuiltRole(chain=role, output_key=name)
+
+
+def keys_of_team(others: int) -> dict[str, str]:
+    """Return the keys of a team beside ``others`` in one flow: no two count in the same place."""
+    if not others:
+        return {}
+    number = others + 1
+    return {
+        "output_key": f"next_agent_{number}",
+        "rounds_key": f"supervisor_rounds_{number}",
+    }
 
 
 def team_supervisor(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from typing import Any, Self
 
 import attrs
 
+from teff.errors import ConfigError, suggest
 from teff.node.base import Node
 from teff.node.fallback import Fallback
 from teff.node.llm import LLM
+from teff.schema.shape import shape_of
 
 __all__ = ["Extract"]
 
@@ -81,14 +84,24 @@ class Extract:
     ) -> Self:
         """Add what fills a field that the model left empty; return this recipe.
 
+        In a JSON Schema and in a map of fields the field may then be left out, or be null.
+
         Args:
             field: the field.
             fn: a function ``(state)`` that gives the value, plain or async.
             value: the value itself in place of ``fn``; a text is a template.
 
         Raises:
-            ConfigError: not one of ``fn`` and ``value`` is given.
+            ConfigError: not one of ``fn`` and ``value`` is given, or the field is misspelt.
         """
+        properties = (self._schema() or {}).get("properties", {})
+        # Any other field is one that the fallback adds.
+        if field not in properties and get_close_matches(field, properties, cutoff=0.8):
+            raise ConfigError(
+                f"extract {self.id!r}: the fallback of {field!r} is for no field of the schema.",
+                path=f"fallbacks.{field}",
+                hint=suggest(field, properties).strip(),
+            )
         number = len(self._fallbacks) + 1
         self._fallbacks.append(
             Fallback(
@@ -103,14 +116,37 @@ class Extract:
 
     def llm(self) -> LLM:
         """Return the node that asks the model."""
-        return LLM(self._options, id=self.id)
+        options = dict(self._options)
+        schema = self._schema()
+        if schema is not None and self._fallbacks:
+            options.pop("output_type", None)
+            options["json_schema"] = _loosened(schema, {one.field for one in self._fallbacks})
+        return LLM(options, id=self.id)
 
     def nodes(self) -> list[Node]:
         """Return the node that asks the model, and after it those that fill fields, with ids."""
         return [self.llm(), *self._fallbacks]
 
+    def _schema(self) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of what is extracted; None for a type of Python."""
+        fields = self._options.get("output_type")
+        if isinstance(fields, Mapping):
+            return shape_of(fields).schema
+        schema: Mapping[str, Any] | None = self._options.get("json_schema")
+        return schema
+
     def __repr__(self) -> str:
         return f"<Extract {self.id!r} with {len(self._fallbacks)} fallbacks>"
+
+
+def _loosened(schema: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """Return ``schema`` where some fields may be missing, or null."""
+    properties = {
+        name: {"anyOf": [written, {"type": "null"}]} if name in fields else written
+        for name, written in schema.get("properties", {}).items()
+    }
+    required = [name for name in schema.get("required", ()) if name not in fields]
+    return {**schema, "properties": properties, "required": required}
 
 
 def _is_json_schema(schema: Any) -> bool:

@@ -377,7 +377,7 @@ class Supervisor(ModelNode):
 
     def writes(self) -> Iterable[str]:
         """Return the keys of the route, of the rounds, and of what guards against standing still."""
-        return [self.output_key, self.rounds_key, self._progress_key]
+        return self.loop_keys()
 
     def outcomes(self) -> Mapping[str, Iterable[str]] | None:
         """Return the names that the route may be; None where no agents are named."""
@@ -389,7 +389,11 @@ class Supervisor(ModelNode):
 
     def turn_keys(self) -> Iterable[str]:
         """Return the keys that it writes, and the slots: work that is done is done for one turn."""
-        return [*self.writes(), *self._slots]
+        return [*self.loop_keys(), *self._slots]
+
+    def loop_keys(self) -> Iterable[str]:
+        """Return the keys that mean nothing outside the loop that it leads."""
+        return [self.output_key, self.rounds_key, self._progress_key]
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         """Give what is wrong with the options taken together, each with the option's name."""

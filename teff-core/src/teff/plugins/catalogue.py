@@ -25,6 +25,8 @@ __all__ = ["Catalogue", "catalogue"]
 
 _Key = tuple[str, str, str]
 
+_NEW_TOOL = "Give it to the run as tools=[…], register it with @tool, or install what brings it."
+
 
 class Catalogue:
     """Every name that can be used, in each of the groups ``GROUPS``.
@@ -155,7 +157,8 @@ class Catalogue:
             for candidate, distribution in official.items():
                 if "Did you mean" in (guess := suggest(name, [candidate])):
                     return ConfigError(message + guess, hint=_install_line(candidate, distribution))
-        return ConfigError(message + nearest)
+        is_new = group == "teff.tools" and "Did you mean" not in nearest
+        return ConfigError(message + nearest, hint=_NEW_TOOL if is_new else "")
 
     def _index(self) -> dict[_Key, PluginEntry]:
         if self._scanned is None:

@@ -145,8 +145,9 @@ def _plugin_node(name: str, given: str | None, part: Part, config: Part, steps: 
     except ConfigError as error:
         wrong = config if error.path and "config" in part else part["type"]
         idiom = NODES.get(name)
-        if idiom is not None and isinstance(idiom.about[0], type) and wrong is not config:
-            hint = f"The idiom {name!r} has the type {idiom.about[0].type!r}."
+        made = idiom.about[0] if idiom is not None and idiom.about else None
+        if wrong is not config and isinstance(made, type) and issubclass(made, Node):
+            hint = f"The idiom {name!r} has the type {made.type!r}."
             raise wrong.error(error.message, hint) from None
         raise wrong.located(error) from None
     except (TypeError, ValueError) as error:  # from the code of a plugin

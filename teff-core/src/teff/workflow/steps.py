@@ -296,9 +296,8 @@ def _checked(name: str, options: Part) -> Part:
     elif kind == "steps":
         options.check_present()
     elif not options.written.is_missing and not isinstance(options.value, dict):
-        idiom = IDIOMS[name]
-        first = next(key for key in (*idiom.needed, *idiom.keys) if key != "id")
-        hint = f"They stand below it by name, such as `{first}: …`."
+        example = "".join(f", such as `{key}: …`" for key in list(IDIOMS[name].needed)[:1])
+        hint = f"They stand below it, by name{example}."
         raise options.error(f"the options of {name!r} must be a mapping.", hint)
     return options
 

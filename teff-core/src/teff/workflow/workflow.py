@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Unpack
@@ -11,7 +12,7 @@ import attrs
 
 from teff.checkpoint import Checkpointer
 from teff.errors import ConfigError
-from teff.graph import Graph, RunOptions
+from teff.graph import Graph, RunOptions, TurnOptions, TurnResult
 from teff.graph.check import CODES as PROBLEM_CODES
 from teff.graph.check import Problem, missing_models_and_tools
 from teff.messages import user
@@ -180,19 +181,73 @@ class Workflow:
             ConfigError: with the place in the file, where it is about a step.
             GraphInterrupt, LimitReached, Exception: as `Graph.run`.
         """
-        options["tools"] = [*self.tools, *options.get("tools", ())]
         if "resume" in options and (message is not None or state):
             raise ConfigError("resume= goes on with the stored state; leave out message and state.")
         if options.get("checkpoint_id") and options.get("checkpointer") is None:
             checkpointer = self.checkpointer
             if checkpointer is not None:
                 options["checkpointer"] = checkpointer
-        if self.hooks.references:
-            options["hooks"] = both(self.hooks.resolve(), options.get("hooks"))
+        self._add_own(options)
         # A run that goes on has its state; a new one begins with that of the file.
         start = None if "resume" in options else self.start(message, state)
-        try:
+        with self._places():
             return await self.graph.run(start, **options)
+
+    async def turn(
+        self,
+        message: Any,
+        *,
+        checkpoint_id: str,
+        checkpointer: Checkpointer | None = None,
+        state: Mapping[str, Any] | None = None,
+        messages_key: str = "messages",
+        transient_keys: Iterable[str] = (),
+        **options: Unpack[TurnOptions],
+    ) -> TurnResult:
+        """Take one message of a chat with the workflow; see `teff.graph.Graph.turn`.
+
+        Args:
+            message: what the user said, or the answer to an open question.
+            checkpoint_id: which chat.
+            checkpointer: where the chat is; by default, where the file says.
+            state: laid over the initial state of the file, where the chat begins.
+            messages_key, transient_keys: as for `Graph.turn`.
+            **options: those of a turn; ``tools`` and ``hooks`` as in `run`.
+
+        Raises:
+            ConfigError: neither is given nor does the file say where chats are recorded; or, with
+                the place in the file, something about a step.
+            RunLocked, LimitReached, Exception: as `Graph.turn`.
+        """
+        store = checkpointer if checkpointer is not None else self.checkpointer
+        if store is None:
+            raise ConfigError(
+                "a chat needs a checkpointer: give one, or add a `checkpoint` section to the file.",
+                file=self._whole.file,
+            )
+        self._add_own(options)
+        with self._places():
+            return await self.graph.turn(
+                message,
+                checkpointer=store,
+                checkpoint_id=checkpoint_id,
+                state={**self.initial, **(state or {})},
+                messages_key=messages_key,
+                transient_keys=transient_keys,
+                **options,
+            )
+
+    def _add_own(self, options: RunOptions | TurnOptions) -> None:
+        """Put the tools and the hooks of the file before those of a run."""
+        options["tools"] = [*self.tools, *options.get("tools", ())]
+        if self.hooks.references:
+            options["hooks"] = both(self.hooks.resolve(), options.get("hooks"))
+
+    @contextmanager
+    def _places(self) -> Iterator[None]:
+        """Give an error about a step its place in the file."""
+        try:
+            yield
         except ConfigError as error:
             place = self._located(error)
             if error.line is None and place.line is not None:

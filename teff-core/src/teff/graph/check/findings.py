@@ -13,6 +13,7 @@ from teff.graph.check.keys import (
     undeclared_writes,
     unwritten_condition_keys,
     unwritten_keys,
+    unwritten_results,
     whole_states,
     written_keys,
 )
@@ -73,6 +74,7 @@ class _Check:
                 if inner is None:
                     continue
                 given = _given(part, node, there)
+                yield from unwritten_results(name, part, inner, given)
                 steps: int | None = getattr(part, "max_iterations", None)
                 bounds = limits if steps is None else Limits(max_steps=steps)
                 key = (id(inner), given, bounds)

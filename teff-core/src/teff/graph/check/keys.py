@@ -22,6 +22,7 @@ __all__ = [
     "undeclared_writes",
     "unwritten_condition_keys",
     "unwritten_keys",
+    "unwritten_results",
     "whole_states",
     "written_keys",
 ]
@@ -84,6 +85,26 @@ def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:
                     f"node {name!r} reads state key {key!r}, which nothing writes.",
                     _where_from(key, there),
                 )
+
+
+def unwritten_results(
+    name: str, node: Node, inner: Graph, given: frozenset[str] | None
+) -> Iterator[Problem]:
+    """Give the keys that an ``output_map`` takes out of a graph, and that are never in there."""
+    output_map: Mapping[str, str] = getattr(node, "output_map", None) or {}
+    written = written_keys(inner)
+    if written is None or given is None:
+        return
+    schema = inner.schema.keys if inner.schema is not None else ()
+    there = {*written, *given, *schema, *inner.reducers}
+    for key in dict.fromkeys(output_map.values()):
+        if key not in there:
+            yield warning(
+                "unwritten-key",
+                name,
+                f"node {name!r} takes state key {key!r} out of its flow, where nothing writes it.",
+                suggest(key, written).strip(),
+            )
 
 
 def _where_from(key: str, there: Collection[str]) -> str:
