@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from teff.checkpoint import MemoryCheckpointer
-from teff.errors import GraphInterrupt, StructuredOutputError, TeffError
+from teff.errors import ConfigError, GraphInterrupt, StructuredOutputError, TeffError
 from teff.flow import AgentRole, Flow, SubFlow, agent_step
 from teff.graph import Edge, Graph
 from teff.graph.options import RunOptions
@@ -31,6 +31,7 @@ from teff.node import (
     default_registry,
     last_user_message,
 )
+from teff.provider import ProviderRegistry
 from teff.runtime import Limits, RunTracer
 from teff.testing import ScriptedProvider, call_tool
 from teff.tool import tool
@@ -151,21 +152,30 @@ def test_the_options_of_a_run() -> None:
         assert hasattr(result.usage, name)
 
 
-def test_leaving_a_graph_frees_what_its_providers_hold() -> None:
+def test_leaving_a_graph_frees_the_connections_of_its_providers() -> None:
     closed: list[str] = []
 
-    class Pooled(ScriptedProvider):
+    class Registry(ProviderRegistry):
         async def aclose(self) -> None:
-            closed.append(self.name)
+            closed.append("all")
+            await super().aclose()
 
     async def main() -> None:
-        flow = Flow(providers={"p": Pooled(["."])}, default_provider="p", default_model="m")
+        providers = Registry({"p": ScriptedProvider(["."])})
+        flow = Flow(providers=providers, default_provider="p", default_model="m")
         async with flow.llm(prompt="Hi.").compile() as graph:
             assert (await graph.run())["output"] == "."
             assert closed == []
+        assert closed == ["all"]
+        await graph.aclose()
 
     asyncio.run(main())
-    assert len(closed) == 1
+
+
+@pytest.mark.parametrize("bound", [0, -1, "5", 2.5, True])
+def test_a_bound_that_is_no_number_of_steps_is_refused(bound: Any) -> None:
+    with pytest.raises(ConfigError, match="max_iterations"):
+        asyncio.run(Flow().transform(action="now").compile().run({}, max_iterations=bound))
 
 
 def test_a_limit_is_named_as_documented() -> None:

@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from teff.errors import ConfigError
 from teff.flow import AgentRole, Case, Flow, agent_step
 from teff.graph import Edge, Graph
-from teff.node import Ask, Gate, Loop, Map, Parallel, Retry, Transform, Validate, make_function_node
+from teff.node import (
+    Ask,
+    Extract,
+    Gate,
+    Loop,
+    Map,
+    Parallel,
+    Retry,
+    ToolCall,
+    Transform,
+    Validate,
+    make_function_node,
+)
 from teff.runtime import Limits
 from teff.workflow import loads
 
@@ -141,6 +153,79 @@ def steps() -> st.SearchStrategy[Build]:
             TEXTS.filter(lambda text: "{" not in text),
         ),
         st.builds(
+            lambda word, one, other: lambda flow: flow.step(one, when=f"a={word!r}").default(other),
+            WORDS,
+            nodes(),
+            nodes(),
+        ),
+        st.builds(
+            lambda name, agent, done: (
+                lambda flow: flow.transform(action="value", value="x", output_key="next").route(
+                    "next", agents={name: agent}, finish=done
+                )
+            ),
+            st.sampled_from(["self", "a,b", "c++", "go on"]),
+            nodes(),
+            nodes(),
+        ),
+        st.builds(
+            lambda body, done: (
+                lambda flow: flow.interrupt_loop(
+                    f"answer {len(flow.nodes)}",
+                    accept=Ask(
+                        equals="yes", pass_value="go", fail_value="no", clarify_value="what"
+                    ),
+                    body=body,
+                    done=done,
+                )
+            ),
+            nodes(),
+            nodes(),
+        ),
+        st.builds(
+            lambda value: (
+                lambda flow: flow.extract(
+                    Extract.model(
+                        schema={"a": "string", "b": ["integer"]}, id=f"extract {len(flow.nodes)}"
+                    ).fallback("a", value=value)
+                )
+            ),
+            TEXTS.filter(lambda text: text and "{" not in text),
+        ),
+        st.builds(
+            lambda value, max_chars: (
+                lambda flow: flow.step(
+                    ToolCall(
+                        "fetch_url",
+                        args={"url": value, "n": [1, {"k": "{a}"}]},
+                        max_chars=max_chars,
+                    )
+                )
+            ),
+            TEXTS.filter(lambda text: "{" not in text),
+            st.none() | st.integers(1, 9),
+        ),
+        st.builds(
+            lambda inner, bound: (
+                lambda flow: flow.add_flow(
+                    Flow("inside").step(inner),
+                    input_map={"a": "b"},
+                    output_map={"b": "a"},
+                    max_iterations=bound,
+                )
+            ),
+            nodes(),
+            st.none() | st.integers(1, 5),
+        ),
+        st.builds(
+            lambda text: (
+                lambda flow: flow.delegate(
+                    text, agents={"clerk": {"description": "Counts.", "system": f"- {text}"}}
+                )
+            ),
+            TEXTS.filter(lambda text: "{" not in text),
+        ),
+        st.builds(
             lambda goto, update: (
                 lambda flow: flow.command(
                     routes=[{"when": "a=1", "goto": "STOP"}], goto=goto, update=update
@@ -182,6 +267,21 @@ def test_a_flow_written_out_loads_to_the_same_graph(flow: Flow) -> None:
     )
     assert (loaded.reducers, loaded.limits) == (graph.reducers, graph.limits)
     assert loaded.to_yaml() == text
+
+
+def test_error_edges_are_written_out() -> None:
+    nodes = {"try": Transform(action="now"), "rescue": Transform(action="now")}
+    graph = Graph(nodes, [Edge("try", "rescue", "__error__")], "try")
+    loaded = loads(graph.to_yaml()).graph
+    assert loaded.edges == graph.edges
+
+
+def test_a_schema_of_an_answer_is_written_out() -> None:
+    flow = Flow(default_provider="ollama", default_model="m")
+    flow.llm(prompt="Hi", output_type={"city": "string", "n": ["integer"]}, response_path="city")
+    flow.llm(prompt="Hi", json_schema={"type": "object", "properties": {"yes": {"enum": ["no"]}}})
+    graph = flow.compile()
+    assert loads(graph.to_yaml()).graph.to_yaml() == graph.to_yaml()
 
 
 def test_a_team_written_out_loads_to_the_same_graph() -> None:

@@ -130,7 +130,7 @@ class AgentSteps(Wiring):
         provider: str | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         finish: Chain | str | None = None,
-        finish_token: str = "finish",
+        finish_token: str = "finish",  # noqa: S107 - a word, no password
         id: str | None = None,
         **supervisor: Any,
     ) -> Self:
@@ -157,19 +157,18 @@ class AgentSteps(Wiring):
             name: role_chain(name, role, model=model, provider=provider, limits=limits)
             for name, role in roles.items()
         }
-        if isinstance(finish, str):
-            finish, finish_token = None, finish
+        steps, token = (None, finish) if isinstance(finish, str) else (finish, finish_token)
         lead = team_supervisor(
             system,
             built,
             model=model,
             provider=provider,
-            finish=finish_token,
+            finish=token,
             **{**keys_of_team(len(self._supervisors())), **supervisor},
         )
         self.step(lead, id)
         chains = {name: role.chain for name, role in built.items()}
-        return self.route(lead.output_key, agents=chains, finish=finish)
+        return self.route(lead.output_key, agents=chains, finish=steps)
 
     def _supervisors(self) -> list[Supervisor]:
         return [node for node in self._nodes.values() if isinstance(node, nodes.Supervisor)]

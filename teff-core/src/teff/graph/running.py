@@ -255,7 +255,7 @@ def _make_run(graph: Graph, options: RunOptions, journal: Journal | None) -> Run
     )
     most = options.get("max_iterations")
     if most is not None:
-        if most < 1:
+        if type(most) is not int or most < 1:
             raise ConfigError(f"max_iterations must be a whole number above 0, not {most!r}.")
         run.max_steps = min(run.max_steps, run.steps + most)
     return run

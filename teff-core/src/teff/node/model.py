@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from teff.errors import ConfigError
 from teff.harness import (
     Harness,
     TokenCallback,
@@ -21,7 +22,7 @@ from teff.node.skilled import SkilledNode
 from teff.prompt import compile_template
 from teff.provider import ToolSpec
 from teff.runtime import ExecContext
-from teff.schema.options import structure_fields
+from teff.schema.options import missing_fields, structure_fields
 from teff.tool import Tool
 
 __all__ = ["AssistantNode", "ModelNode", "Overlay"]
@@ -109,6 +110,8 @@ def _as_memory(given: MemoryConfig | Mapping[str, Any] | None) -> MemoryConfig |
     if not isinstance(given, Mapping):
         return given
     options: dict[str, Any] = dict(structure_fields(MemoryConfig, given, what="memory"))
+    for name in missing_fields(MemoryConfig, options):
+        raise ConfigError(f"memory: the option {name!r} is missing.", path=name)
     return MemoryConfig(**options)
 
 

@@ -85,6 +85,10 @@ class ToolExec(SkilledNode):
             "_tool_call_id": "",
         }
 
+    def reads(self) -> list[str]:
+        """Return the key of the calls that wait."""
+        return ["_tool_calls"]
+
     def writes(self) -> list[str]:
         """Return the keys of the conversation and the tool loop."""
         return [self.messages_key, *self.turn_keys()]

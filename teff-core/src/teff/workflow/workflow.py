@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -297,8 +297,9 @@ class Workflow:
                 Finding.of(self._located(error), "error", "models-and-tools", node=error.path)
                 for error in missing
             )
+        edges = self._whole["edges"].elements() if "edges" in self._whole else []
         for problem in self.graph.check(known_keys=known_keys):
-            error = self._placed(problem)
+            error = self._placed(problem, edges)
             yield Finding.of(error, problem.severity, problem.code, node=problem.node)
         for part, kind in find_secrets(self._whole):
             error = part.error(
@@ -307,10 +308,10 @@ class Workflow:
             )
             yield Finding.of(error, "warning", "secret-in-file")
 
-    def _placed(self, problem: Problem) -> ConfigError:
+    def _placed(self, problem: Problem, edges: Sequence[Part]) -> ConfigError:
         """Give a problem the place of its edge, or of the innermost step that is known."""
-        if problem.edge is not None and not problem.within and "edges" in self._whole:
-            edge = self._whole["edges"].elements()[problem.edge]
+        if problem.edge is not None and not problem.within and edges:
+            edge = edges[problem.edge]
             return (edge.find("condition") or edge).error(problem.message, problem.hint)
         graph: Graph | None = self.graph
         part: Part | None = None
