@@ -46,7 +46,9 @@ _SHOWN_WARNINGS = 3
 @click.option("--max-steps", type=int, metavar="N", help="Stop after N steps.")
 @click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
 @click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
-@click.option("--max-cost", type=float, metavar="N", help="Stop at this cost, by the file's prices.")
+@click.option(
+    "--max-cost", type=float, metavar="N", help="Stop at this cost, by the file's prices."
+)
 @click.option("--deadline", type=float, metavar="SECONDS", help="Stop after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Standard output is one JSON object.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
