@@ -152,7 +152,13 @@ def lint(session: nox.Session) -> None:
 def typing(session: nox.Session) -> None:
     """Check the types of all that is not a test, strictly."""
     install_workspace(
-        session, MYPY, "types-PyYAML", "types-jsonschema", "msgspec", f"nox{nox.needs_version}"
+        session,
+        MYPY,
+        "types-PyYAML",
+        "types-jsonschema",
+        "msgspec",
+        "hypothesis",
+        f"nox{nox.needs_version}",
     )
     sources = [f"{name}/src" for name in DISTRIBUTIONS]
     others = [name for name in ("noxfile.py", "benchmarks", "examples") if (ROOT / name).exists()]

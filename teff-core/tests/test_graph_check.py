@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, suggest
 from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.graph.check import CODES, Problem
@@ -572,11 +572,57 @@ def test_a_model_that_is_sent_what_is_named(make: Callable[[], Node]) -> None:
 # All of it.
 
 
-def test_a_check_is_fast_on_a_long_flow() -> None:
-    flow = Flow()
-    for number in range(1000):
-        flow.step(Transform(action="now", output_key=f"x{number}"))
-    assert flow.compile().check() == []
+def ring_of_typos(size: int) -> Graph:
+    """Make a graph in which every node and every condition has a key of its own, misspelt."""
+    nodes = {
+        f"n{number}": Plain(writes=[f"key_{number}"], reads=[f"kee_{number}"])
+        for number in range(size)
+    }
+    edges = [
+        Edge(f"n{number}", f"n{(number + 1) % size}", f"key-{number}=yes") for number in range(size)
+    ]
+    return Graph(nodes, edges, "n0", limits=Limits(max_steps=size))
+
+
+def test_the_cost_of_hints_grows_with_the_graph_and_not_with_its_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def count(name: str, known: Iterable[str]) -> str:
+        nonlocal compared
+        names = list(known)
+        compared += len(names)
+        return suggest(name, names)
+
+    monkeypatch.setattr("teff.graph.check.nearest.suggest", count)
+    costs = []
+    for size in (100, 200):
+        compared = 0
+        problems = ring_of_typos(size).check()
+        assert sum("Did you mean 'key_" in problem.hint for problem in problems) == 2 * size
+        costs.append(compared)
+    assert costs[0] < costs[1] <= 2.2 * costs[0]
+
+
+def test_a_key_that_is_missed_often_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def note(name: str, known: Iterable[str]) -> str:
+        asked.append(name)
+        return suggest(name, known)
+
+    monkeypatch.setattr("teff.graph.check.nearest.suggest", note)
+    graph = branches(*(f"gone={number}" for number in range(50)), None)
+    assert codes(graph) == ["unwritten-condition-key"] * 50
+    assert asked == ["gone"]
+
+
+@pytest.mark.parametrize("wrong", ["qustomer_17", "custoner_17", "customer_17x", "CUSTOMER_17"])
+def test_among_many_keys_the_one_that_was_meant_is_found(wrong: str) -> None:
+    keys = [f"{word}_{number}" for word in ("customer", "order", "item") for number in range(300)]
+    graph = Graph({"a": Plain(writes=keys, reads=[wrong])}, [], "a")
+    assert only(graph, "unwritten-key").hint == "Did you mean 'customer_17'?"
 
 
 def test_every_code_has_a_line() -> None:

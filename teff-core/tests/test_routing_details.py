@@ -30,6 +30,9 @@ KNOWN = route_names(NAMES)
         ("Agent: I like technical\nTopic: cars. Send it to billing", "technical"),
         ("Colour: blue. Send it to billing", "billing"),
         ("Agent: technical, hm\nAgent: hm", "technical"),
+        ("Agent: technical\nbilling", "technical"),
+        ("Agent: it looks like billing\nRoute: technical", ""),
+        ("Agent: billing is nice, technical", "technical"),
         # What stands in parentheses is an aside.
         ("technical (billing)", "technical"),
         ("(billing) technical", "technical"),

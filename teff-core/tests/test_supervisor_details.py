@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import pytest
 
 from teff.errors import ConfigError
@@ -154,7 +155,7 @@ def test_errors_name_the_option(options: Any, path: str, message: str) -> None:
 
 
 def test_a_whole_number_has_a_lowest() -> None:
-    node, option = Supervisor(id="lead"), next(iter(Supervisor.__attrs_attrs__))
+    node, option = Supervisor(id="lead"), attrs.fields(Supervisor)[0]  # type: ignore[arg-type]  # @options makes attrs classes
     check = _whole_number(1)
     check(node, option, 1)
     with pytest.raises(ConfigError) as caught:

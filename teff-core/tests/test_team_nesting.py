@@ -38,7 +38,7 @@ def rounds(events: list[StreamEvent], node_id: str) -> list[int]:
     return [e.data["round"] for e in events if e.type == "route" and e.node_id == node_id]
 
 
-PIPELINE = {
+PIPELINE: dict[str, Any] = {
     "roles": {name: writes(name) for name in ("x", "y", "z")},
     "fill_order": [("x", "x"), ("y", "y"), ("z", "z")],
 }

@@ -303,7 +303,7 @@ def test_the_strategies_say_what_they_need(tmp_path: Path) -> None:
         check=False,
     )
     assert found.returncode == 1
-    assert "needs hypothesis, which is not installed: pip install hypothesis" in found.stderr
+    assert "needs hypothesis: pip install 'teff-core[testing]'" in found.stderr
 
 
 @pytest.mark.parametrize("does", ["fill", "misplace", "nothing", "crash"])

@@ -53,11 +53,12 @@ __all__ = [
     "ToolError",
     "TruncatedOutput",
     "WorkflowError",
+    "error_text",
     "suggest",
 ]
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[object]) -> str:
     """Say which known name was probably meant, as the end of a sentence.
 
     Returns ``" Did you mean 'max_rounds'?"`` where a name is near enough, else the list of the
@@ -66,7 +67,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("max_rund", ["max_rounds", "system"])
     " Did you mean 'max_rounds'?"
     """
-    names = sorted(set(known))
+    # What is no text is nobody's name; who asks is about to say something else about it.
+    names = sorted({candidate for candidate in known if isinstance(candidate, str)})
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not near:
         folded = {candidate.casefold(): candidate for candidate in names}
@@ -76,6 +78,18 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if names and len(names) <= 12:
         return f" Known: {', '.join(names)}."
     return ""
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception; where its ``__str__`` fails, words that say so.
+
+    >>> error_text(ValueError("no such row"))
+    'no such row'
+    """
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be told: __str__ raised {type(failure).__name__})"
 
 
 class TeffError(Exception):
@@ -147,7 +161,7 @@ class NodeError:
     @classmethod
     def from_exception(cls, error: BaseException, *, node: str, path: str) -> NodeError:
         """Describe an exception that a node raised."""
-        return cls(node=node, path=path, type=type(error).__name__, message=str(error))
+        return cls(node=node, path=path, type=type(error).__name__, message=error_text(error))
 
     def to_state(self) -> dict[str, str]:
         """Return the JSON form that goes into the state."""

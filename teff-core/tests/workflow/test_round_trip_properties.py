@@ -218,12 +218,25 @@ def steps() -> st.SearchStrategy[Build]:
             st.none() | st.integers(1, 5),
         ),
         st.builds(
-            lambda text: (
+            lambda text, inner, bound: (
                 lambda flow: flow.delegate(
-                    text, agents={"clerk": {"description": "Counts.", "system": f"- {text}"}}
+                    text,
+                    agents={
+                        "clerk": {"description": "Counts.", "system": f"- {text}"},
+                        "no.2": {
+                            "description": f"Does {text}.",
+                            "flow": Flow("inside").step(inner),
+                            "output_key": "a",
+                            "context": {"a": "b"},
+                        },
+                        "hand": {"description": "Helps.", "node": inner},
+                    },
+                    per_agent=bound,
                 )
             ),
             TEXTS.filter(lambda text: "{" not in text),
+            nodes(),
+            st.none() | st.integers(1, 3) | st.just({"hand": 1}),
         ),
         st.builds(
             lambda goto, update: (

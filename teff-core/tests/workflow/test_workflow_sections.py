@@ -69,7 +69,7 @@ def test_an_update_that_does_not_fit_fails_the_node_unless_it_is_off():
         ("state: {schema: {n: {type: intger}}}\n", "1:18", "unknown type 'intger'"),
         ("state: {schema: {n: {typ: integer}}}\n", "1:22", "unknown key 'typ'. Did you mean 'type'?"),
         ("state: {schema: {n: {type: integer, default: x}}}\n", "1:18", "the default of state key 'n'"),
-        ("state: {schema: {n: integer}, validate: loud}\n", "1:31", "'off', 'warn' and 'error'"),
+        ("state: {schema: {n: integer}, validate: loud}\n", "1:31", "'off', 'warn' or 'error'"),
         ("state: {validate: error}\n", "1:9", "'validate' needs a 'schema'"),
         ("state: {schema: {n: integer}, initial: {n: x}}\n", "1:41", "the initial value of 'n' must be a whole number"),
         ("state: {schema: {n: integer}, initial: {nn: 1}}\n", "1:41", "'nn' is not declared in the state schema. Did you mean 'n'?"),

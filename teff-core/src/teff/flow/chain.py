@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teff.conditions import compile_condition, literal
-from teff.flow.sub_flow import SubFlow
 from teff.graph.edge import Condition
-from teff.node import Node, make_function_node
+from teff.node import Node
+from teff.node.inner import as_inner_node
 
 if TYPE_CHECKING:
     from teff.flow.flow import Flow
@@ -49,12 +49,7 @@ def as_node(step: Steppable) -> Node:
     Raises:
         ConfigError: it is neither a node nor a flow nor a function ``(ctx, state)``.
     """
-    if isinstance(step, Node):
-        return step
-    compile_flow = getattr(step, "compile", None)
-    if compile_flow is not None and not isinstance(step, type):
-        return SubFlow(compile_flow())
-    return make_function_node(step)  # type: ignore[arg-type]  # a function, or refused there
+    return as_inner_node(step)
 
 
 def as_nodes(chain: Chain) -> list[Node]:

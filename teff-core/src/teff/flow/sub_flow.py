@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import teff.node as nodes
 from teff.errors import ConfigError
 from teff.graph import Graph
+from teff.graph.options import check_keys, check_mapping
 from teff.graph.running import run_nested
 from teff.graph.turn_keys import is_turn_key
 from teff.node import Node
@@ -69,11 +70,14 @@ class SubFlow(Node):
         if compile_flow is None:
             raise ConfigError(f"a SubFlow needs a Graph or a Flow, not {type(graph).__name__}.")
         bound: object = max_iterations
-        if bound is not None and not (isinstance(bound, int) and bound >= 1):
+        if bound is not None and not (type(bound) is int and bound >= 1):
             raise ConfigError(
                 f"max_iterations must be a whole number above 0, not {max_iterations!r}.",
                 path="max_iterations",
             )
+        check_mapping("input_map", input_map, "from keys inside to keys outside")
+        check_mapping("output_map", output_map, "from keys outside to keys inside")
+        check_keys("turn_keys", turn_keys)
         self.graph: Graph = compile_flow()
         self.max_iterations = max_iterations
         #: The bounds of what is done inside.

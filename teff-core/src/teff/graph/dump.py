@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +157,7 @@ def _plain(value: Any, what: str, *, path: str = "") -> Any:
         return [_plain(item, what, path=path) for item in sorted(value)]
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(item, what, path=path) for item in value]
-    kind = "a function" if isinstance(value, Callable) else f"a {type(value).__name__}"  # type: ignore[arg-type]
+    kind = "a function" if callable(value) else f"a {type(value).__name__}"
     raise ConfigError(f"{what} holds {kind}, which a file cannot hold.", path=path)
 
 

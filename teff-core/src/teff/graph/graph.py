@@ -19,7 +19,14 @@ from teff.graph.check import (
 )
 from teff.graph.draw import draw_mermaid
 from teff.graph.edge import Edge
-from teff.graph.options import RunOptions, TurnOptions, Validation, check_validation
+from teff.graph.options import (
+    RunOptions,
+    TurnOptions,
+    Validation,
+    check_mapping,
+    check_text,
+    check_validation,
+)
 from teff.graph.plan import Plan, make_plan
 from teff.graph.running import run_graph
 from teff.graph.session import state_of, stored_run
@@ -107,6 +114,10 @@ class Graph:
         prices: Mapping[str, Price | Mapping[str, float]] | None = None,
     ) -> None:
         _check_parts(nodes, edges)
+        check_text("name", name, optional=False)
+        check_text("default_provider", default_provider)
+        check_text("default_model", default_model)
+        check_mapping("reducers", reducers, "from state key to reducer")
         self.name = name
         self.nodes: Mapping[str, Node] = MappingProxyType(dict(nodes))
         self.edges: tuple[Edge, ...] = tuple(edges)
@@ -118,7 +129,7 @@ class Graph:
             **(self.schema.reducers if self.schema is not None else {}),
             **(reducers or {}),
         }
-        self.limits = limits
+        self.limits = None if limits is None else Limits.of(limits)
         self.prices: Mapping[str, Price] = read_prices(prices or {})
         self.defaults = ModelDefaults(
             providers=None if providers is None else ProviderRegistry.of(providers),
@@ -283,7 +294,7 @@ class Graph:
         chat = Chat(
             checkpointer=checkpointer,
             id=checkpoint_id,
-            state=state or {},
+            state={} if state is None else state,
             messages_key=messages_key,
             transient_keys=transient_keys,
         )
@@ -374,3 +385,6 @@ def _check_parts(nodes: object, edges: object) -> None:
     for edge in edges:
         if not isinstance(edge, Edge):
             raise ConfigError(f"{edge!r} is no edge: write Edge(source, target, condition).")
+        for name in (edge.source_id, edge.target_id):
+            if not isinstance(name, str):
+                raise ConfigError(f"an edge leads from the id of a node to another, not {name!r}.")

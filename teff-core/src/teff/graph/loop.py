@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from teff.errors import GraphInterrupt, NodeError, StateError, WorkflowError, suggest
+from teff.errors import GraphInterrupt, NodeError, StateError, WorkflowError, error_text, suggest
 from teff.graph.edge import ERROR
 from teff.graph.plan import Plan, Step
 from teff.node import FunctionNode
+from teff.node.workers import SLICE
 from teff.runtime import (
     Command,
     Frame,
@@ -31,9 +32,6 @@ from teff.runtime.steps import tell_plugins
 from teff.state import changed_keys, effects_of, merge_into, not_replayable, note_written
 
 __all__ = ["run_frame"]
-
-#: Seconds of running after which other tasks of the event loop get their turn.
-_SLICE = 0.004
 
 
 async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop, without calls that each step would pay for
@@ -58,7 +56,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
     # Else a value that came back as it was is put where it was, and nobody can tell.
     tells_changes = bool(reducers or check) or journal is not None or emit is not None
     step = None if frame.position is None else plan.steps[frame.position]
-    slice_end = clock() + _SLICE
+    slice_end = clock() + SLICE
     while step is not None:
         if run.steps >= max_steps:
             _check_bounds(frame)
@@ -138,7 +136,7 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
             if now >= deadline and step is not None:
                 raise run.reached("deadline")
             await asyncio.sleep(0)
-            slice_end = clock() + _SLICE
+            slice_end = clock() + SLICE
     return frame.reason or "end"
 
 
@@ -237,7 +235,7 @@ async def _recover(
     await ctx.emit(
         "node_error",
         {
-            "error": str(error),
+            "error": error_text(error),
             "type": type(error).__name__,
             "duration_ms": (time.monotonic() - begun) * 1000.0,
             "caught": step.on_error is not None,

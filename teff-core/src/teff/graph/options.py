@@ -28,7 +28,10 @@ __all__ = [
     "RunOptions",
     "TurnOptions",
     "Validation",
+    "check_keys",
+    "check_mapping",
     "check_options",
+    "check_text",
     "check_validation",
     "model_defaults",
     "tool_pool",
@@ -107,6 +110,7 @@ def check_options(options: RunOptions) -> None:
         raise ConfigError(f"node_timeout must be a number of seconds above 0, not {timeout!r}.")
     if options.get("on_limit", "stop") not in ("stop", "raise"):
         raise ConfigError(f"on_limit is 'stop' or 'raise', not {options['on_limit']!r}.")
+    check_mapping("reducers", options.get("reducers"), "from state key to reducer")
     providers: object = options.get("providers")
     if not (providers is None or isinstance(providers, ProviderRegistry | Mapping)):
         raise ConfigError(
@@ -116,23 +120,73 @@ def check_options(options: RunOptions) -> None:
     for name in ("tracer", "emit"):
         if options.get(name) is not None and not callable(options[name]):
             raise ConfigError(f"{name} must be a function that takes an event.")
-    if not callable(options.get("on_llm_payload", callable)):
+    payload_callback = options.get("on_llm_payload")
+    if not (payload_callback is None or callable(payload_callback)):
         raise ConfigError("on_llm_payload must be a function; see RunOptions for what it is given.")
     NodeHooks.of(options.get("hooks"))
-    store: object = options.get("checkpointer")
-    if store is not None and not isinstance(store, Checkpointer):
-        raise ConfigError(f"a {type(store).__name__} is no checkpointer.")
     limits: object = options.get("limits")
     if limits is not None and not isinstance(limits, Limits):
         raise ConfigError(f"limits must be a Limits(...), not {type(limits).__name__}.")
     if options.get("prices") is not None:
         read_prices(options["prices"])
+    check_text("default_provider", options.get("default_provider"))
+    check_text("default_model", options.get("default_model"))
+    _check_record(options)
+
+
+def _check_record(options: RunOptions) -> None:
+    """Refuse half of what a stored run needs."""
+    store: object = options.get("checkpointer")
+    if store is not None and not isinstance(store, Checkpointer):
+        raise ConfigError(f"a {type(store).__name__} is no checkpointer.")
+    check_text("checkpoint_id", options.get("checkpoint_id"))
+    check_text("owner", options.get("owner", ""), optional=False)
     if options.get("checkpointer") is not None and not options.get("checkpoint_id"):
         raise ConfigError("a run with a checkpointer needs a checkpoint_id to find it by.")
     if options.get("checkpointer") is None and options.get("checkpoint_id"):
         raise ConfigError("a checkpoint_id needs a checkpointer that holds the run.")
     if "resume" in options and options.get("checkpointer") is None:
         raise ConfigError("resume= needs the checkpointer that holds the paused run.")
+
+
+def check_text(name: str, given: object, *, optional: bool = True) -> None:
+    """Refuse what is no text.
+
+    Args:
+        name: of the option.
+        given: its value.
+        optional: whether None will do, too.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not (isinstance(given, str) or (optional and given is None)):
+        raise ConfigError(f"{name} must be a text, not {given!r}.", path=name)
+
+
+def check_mapping(name: str, given: object, holds: str) -> None:
+    """Refuse what is neither None nor a mapping.
+
+    Args:
+        name: of the option.
+        given: its value.
+        holds: what the mapping is from and to, in words.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not (given is None or isinstance(given, Mapping)):
+        raise ConfigError(f"{name} must be a dict {holds}, not {type(given).__name__}.", path=name)
+
+
+def check_keys(name: str, given: object) -> None:
+    """Refuse what is no collection of state keys; one text would be taken for its letters.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} must be a list of state keys, not {given!r}.", path=name)
 
 
 def check_validation(validate: object) -> Validation:
@@ -160,10 +214,19 @@ def tool_pool(given: Iterable[Tool | Callable[..., Any]] | None) -> dict[str, To
     """
     if not given:
         return {}
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(
+            f"tools must be a list of tools and functions, not {type(given).__name__}.",
+            path="tools",
+        )
     from teff.tool import FunctionTool, Tool  # loaded where there are tools
 
     pool: dict[str, Tool] = {}
     for tool in given:
+        if not (isinstance(tool, Tool) or callable(tool)):
+            raise ConfigError(
+                f"tools must be a list of tools and functions; {tool!r} is neither.", path="tools"
+            )
         made = tool if isinstance(tool, Tool) else FunctionTool(tool)
         if made.name in pool:
             raise ConfigError(f"two of the tools are called {made.name!r}.", path="tools")

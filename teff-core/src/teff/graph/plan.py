@@ -9,6 +9,7 @@ from teff.conditions import compile_condition
 from teff.errors import ConfigError, suggest
 from teff.graph.edge import ERROR, Edge
 from teff.node import Node
+from teff.node.base import is_composite
 from teff.runtime import Place
 
 __all__ = ["Plan", "Step", "make_plan"]
@@ -33,7 +34,7 @@ class Step(Place):
         super().__init__(id, node.type or type(node).__name__)
         self.node = node
         self.execute = node.execute
-        self.is_composite = next(iter(node.children()), None) is not None
+        self.is_composite = is_composite(node)
         self.next: Step | None = None
         self.edges: tuple[tuple[_Test, Step, str | None], ...] = ()
         self.on_error: Step | None = None

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from teff.checkpoint import RunState
-from teff.errors import CheckpointError, ConfigError, GraphInterrupt, LimitReached, RunFinished
+from teff.errors import (
+    CheckpointError,
+    ConfigError,
+    GraphInterrupt,
+    LimitReached,
+    RunFinished,
+    error_text,
+)
 from teff.graph.hooks import hook_listener
 from teff.graph.loop import run_frame
 from teff.graph.options import RunOptions, check_options, model_defaults, tool_pool
@@ -318,7 +325,9 @@ async def _close(
     except Exception as error:
         if outcome.error is None:
             raise
-        outcome.error.add_note(f"then a listener raised {type(error).__name__}: {error}")
+        outcome.error.add_note(
+            f"then a listener raised {type(error).__name__}: {error_text(error)}"
+        )
     finally:
         run.closed = True
     return result
@@ -362,7 +371,7 @@ def _end_data(result: RunResult, state: Mapping[str, Any]) -> dict[str, Any]:
         "state": freeze(dict(state)),
     }
     if result.error is not None:
-        data["error"] = str(result.error)
+        data["error"] = error_text(result.error)
     return data
 
 

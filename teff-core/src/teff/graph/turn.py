@@ -10,7 +10,13 @@ import attrs
 from teff.checkpoint import Checkpointer
 from teff.errors import ConfigError, GraphInterrupt, LimitReached
 from teff.graph.edge import ERROR
-from teff.graph.options import RunOptions, TurnOptions, check_options
+from teff.graph.options import (
+    RunOptions,
+    TurnOptions,
+    check_keys,
+    check_mapping,
+    check_options,
+)
 from teff.graph.running import run_graph
 from teff.graph.session import Session, open_session, state_of
 from teff.graph.turn_keys import is_turn_key, turn_keys
@@ -106,8 +112,10 @@ def _check(chat: Chat, options: TurnOptions) -> None:
     if not isinstance(store, Checkpointer):
         raise ConfigError(f"a {type(store).__name__} is no checkpointer.")
     for name, given in (("checkpoint_id", chat.id), ("messages_key", chat.messages_key)):
-        if not given:
+        if not (given and isinstance(given, str)):
             raise ConfigError(f"{name} must be a text that is not empty, not {given!r}.")
+    check_mapping("state", chat.state, "from state key to value")
+    check_keys("transient_keys", chat.transient_keys)
     check_options(cast("RunOptions", options))
 
 

@@ -43,7 +43,7 @@ class MemoryConfig:
     5
     """
 
-    store: MemoryStore | str = attrs.field(converter=_store)
+    store: MemoryStore = attrs.field(converter=_store)
     namespace: Namespace = attrs.field(converter=check_namespace)
     k: int = attrs.field(default=5, validator=attrs.validators.ge(1))
     header: str = "Relevant memories:"
@@ -81,7 +81,6 @@ async def memory_text(
         node: the node's id, for errors.
     """
     namespace = config.namespace_for(values, node=node)
-    assert isinstance(config.store, MemoryStore)  # noqa: S101  # it was checked
     found = await config.store.search(namespace, query, k=config.k) if query.strip() else []
     lines = [f"- {' '.join(item.text.split())}" for item in found if item.text.strip()]
     return "\n".join([config.header, *lines]) if lines else ""

@@ -10,14 +10,14 @@ from teff.node.llm import LLM
 from teff.node.validate import Strategy, Validate, as_texts
 from teff.schema.options import structure_fields
 
-__all__ = ["Ask", "AskOptions", "Knobs"]
+__all__ = ["MODEL_OPTIONS", "Ask", "AskOptions", "ValidateOptions"]
 
 #: What only ``llm`` uses: the options of the model's question.
-_OF_THE_MODEL: Final = ("system", "user", "schema", "model", "provider")
+MODEL_OPTIONS: Final = ("system", "user", "schema", "model", "provider")
 _STRATEGIES: Final = ("check", "regex", "any_of", "equals")
 
 
-class Knobs(TypedDict, total=False):
+class ValidateOptions(TypedDict, total=False):
     """The options of an `Ask` whatever its strategy; see `Validate` for what they mean."""
 
     input_key: str
@@ -36,7 +36,7 @@ class Knobs(TypedDict, total=False):
     on_exhausted: Literal["pass", "fail"]
 
 
-class AskOptions(Knobs, total=False):
+class AskOptions(ValidateOptions, total=False):
     """All options of an `Ask`."""
 
     strategy: Literal["", "check", "regex", "any_of", "equals", "llm"]
@@ -83,7 +83,7 @@ class Ask:
             if value is not None or name not in (*_STRATEGIES, "schema")
         }
         question: dict[str, Any] = {
-            name: chosen.pop(name) for name in _OF_THE_MODEL if name in chosen
+            name: chosen.pop(name) for name in MODEL_OPTIONS if name in chosen
         }
         self._question = structure_fields(AskOptions, question, what="Ask")
         self._judging = as_texts(chosen)
@@ -109,7 +109,7 @@ class Ask:
             self._judging.setdefault("clear_field", "clear")
         if not isinstance(properties, Mapping):
             return
-        for field in filter(None, (self._fields())):
+        for field in filter(None, self._fields()):
             if field not in properties:
                 raise ConfigError(
                     f"Ask: the schema has no property {field!r}, which the verdict is read from.",
@@ -118,53 +118,53 @@ class Ask:
                 )
 
     @classmethod
-    def equals(cls, value: str | float, /, **knobs: Unpack[Knobs]) -> Self:
+    def equals(cls, value: str | float, /, **options: Unpack[ValidateOptions]) -> Self:
         """Accept one value.
 
         Args:
             value: compared like in the condition of an edge: "Yes!" equals "yes".
-            **knobs: options of `Validate`.
+            **options: options of `Validate`.
 
         >>> Ask.equals("yes", max_rounds=3).strategy
         'equals'
         """
-        return cls(**as_texts({"equals": value}), **knobs)
+        return cls(**as_texts({"equals": value}), **options)
 
     @classmethod
-    def any_of(cls, values: Sequence[str | float], /, **knobs: Unpack[Knobs]) -> Self:
+    def any_of(cls, values: Sequence[str | float], /, **options: Unpack[ValidateOptions]) -> Self:
         """Accept one of several values.
 
         Args:
             values: at least one, compared as by `equals`.
-            **knobs: options of `Validate`.
+            **options: options of `Validate`.
         """
-        return cls(**as_texts({"any_of": values}), **knobs)
+        return cls(**as_texts({"any_of": values}), **options)
 
     @classmethod
-    def regex(cls, pattern: str, /, **knobs: Unpack[Knobs]) -> Self:
+    def regex(cls, pattern: str, /, **options: Unpack[ValidateOptions]) -> Self:
         """Accept an answer in which a pattern is found; its first group can be captured.
 
         Args:
             pattern: of the module ``re``.
-            **knobs: options of `Validate`.
+            **options: options of `Validate`.
 
         >>> Ask.regex(r"^([0-9]+) EUR$", value_key="amount").strategy
         'regex'
         """
-        return cls(regex=pattern, **knobs)
+        return cls(regex=pattern, **options)
 
     @classmethod
-    def check(cls, function: Callable[[Any], Any], /, **knobs: Unpack[Knobs]) -> Self:
+    def check(cls, function: Callable[[Any], Any], /, **options: Unpack[ValidateOptions]) -> Self:
         """Accept what a function accepts.
 
         Args:
             function: of the answer, plain or async; returns whether it passes, or that and a value.
-            **knobs: options of `Validate`.
+            **options: options of `Validate`.
 
         >>> Ask.check(lambda age: (int(age) > 0, int(age)), value_key="age").strategy
         'check'
         """
-        return cls(check=function, **knobs)
+        return cls(check=function, **options)
 
     @classmethod
     def llm(
@@ -175,7 +175,7 @@ class Ask:
         schema: Mapping[str, Any] | None = None,
         model: str = "",
         provider: str = "",
-        **knobs: Unpack[Knobs],
+        **options: Unpack[ValidateOptions],
     ) -> Self:
         """Let a model judge the answer; its verdict is kept under ``verdict_key`` ("verdict").
 
@@ -186,7 +186,7 @@ class Ask:
                 ``clarify_value`` also ``clear_field`` ("clear"), and ``value_field`` where that is
                 given.
             model, provider: whom to ask; the flow's where they are empty.
-            **knobs: options of `Validate`.
+            **options: options of `Validate`.
 
         >>> ask = Ask.llm(system="Does the customer want a refund?", clarify_value="again")
         >>> ask.needs_classifier(), ask.verdict_schema["required"]
@@ -195,7 +195,7 @@ class Ask:
         question = {"system": system, "user": user, "model": model, "provider": provider}
         if schema is not None:
             question["schema"] = cast("Any", schema)
-        return cls(strategy="llm", **cast("Any", question), **knobs)
+        return cls(strategy="llm", **cast("Any", question), **options)
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
@@ -216,9 +216,9 @@ class Ask:
         """
         if not isinstance(data, Mapping):
             raise ConfigError(f"a strategy is a mapping, not {type(data).__name__}.")
-        known = AskOptions.__annotations__.keys() - set(_OF_THE_MODEL) | {"llm"}
+        known = AskOptions.__annotations__.keys() - set(MODEL_OPTIONS) | {"llm"}
         for name in data:
-            if name in _OF_THE_MODEL:
+            if name in MODEL_OPTIONS:
                 raise ConfigError(
                     f"the strategy has a key {name!r}, which belongs under 'llm'.", path=name
                 )
@@ -229,12 +229,12 @@ class Ask:
             question = {} if question is None else question
             if not isinstance(question, Mapping):
                 raise ConfigError(
-                    f"'llm' of the strategy is a mapping with {', '.join(_OF_THE_MODEL)}, not "
+                    f"'llm' of the strategy is a mapping with {', '.join(MODEL_OPTIONS)}, not "
                     f"{type(question).__name__}.",
                     path="llm",
                 )
             for name in question:
-                _refuse_unknown(name, _OF_THE_MODEL, "'llm' of the strategy", "llm.")
+                _refuse_unknown(name, MODEL_OPTIONS, "'llm' of the strategy", "llm.")
             options |= question
             if not any(name in options for name in ("strategy", *_STRATEGIES)):
                 options["strategy"] = "llm"

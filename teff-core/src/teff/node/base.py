@@ -13,7 +13,7 @@ from teff.errors import ConfigError
 from teff.runtime import Command, ExecContext
 from teff.schema.options import missing_fields, structure_fields
 
-__all__ = ["Node", "options"]
+__all__ = ["Node", "is_composite", "options"]
 
 _NodeType = TypeVar("_NodeType", bound="type[Node]")
 
@@ -68,6 +68,12 @@ class Node:
         return node
 
     def __init__(self, config: Mapping[str, Any] | None = None, **given: Any) -> None:
+        if not (config is None or isinstance(config, Mapping)):
+            raise ConfigError(
+                f"{self._described(given.get('id'))}: the options are a mapping or keywords, not "
+                f"{type(config).__name__}.",
+                path="config",
+            )
         merged = {**(config or {}), **given}
         if _declares_options(type(self)):
             self._set_options(merged)
@@ -181,6 +187,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id!r}>" if self.id else f"<{type(self).__name__}>"
+
+
+def is_composite(node: Node) -> bool:
+    """Say whether a node runs others, so that the time a run gives to each node is theirs."""
+    return next(iter(node.children()), None) is not None
 
 
 def _declares_options(cls: Any) -> bool:

@@ -8,30 +8,31 @@ container brings back: as one update that does what they would do one after anot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from teff.errors import ConfigError
-from teff.node.base import Node
+from teff.node.base import Node, is_composite
 from teff.node.inner import as_inner_node
 from teff.runtime import ExecContext, LimitSignal
 from teff.state import Reducers, merge_into
 
 __all__ = [
     "Steps",
+    "Update",
     "as_steps",
     "nodes_of",
     "option_first",
     "reads_of",
     "run_steps",
     "signature_of",
-    "turn_keys_of",
     "writes_of",
 ]
 
 #: One node, or several that run one after another.
 Steps: TypeAlias = Node | list[Node]
 
+#: What a node changes.
 Update: TypeAlias = Mapping[str, Any]
 
 
@@ -90,7 +91,7 @@ class _Watched:
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Any:
         self.ctx = ctx
         seconds = ctx.run.node_timeout
-        if seconds is None or next(iter(self.node.children()), None) is not None:
+        if seconds is None or is_composite(self.node):
             return await self.node.execute(ctx, state)
         limit = asyncio.timeout(seconds)
         try:
@@ -172,12 +173,6 @@ def writes_of(steps: Steps) -> set[str] | None:
             return None
         written |= set(keys)
     return written
-
-
-def turn_keys_of(nodes: Iterable[Node]) -> list[str]:
-    """Return the keys of the nodes that belong to one turn of a chat."""
-    keys = [key for node in nodes for key in getattr(node, "turn_keys", tuple)()]
-    return list(dict.fromkeys(keys))
 
 
 def signature_of(steps: Steps) -> Any:

@@ -295,6 +295,11 @@ class Delegate(AssistantNode):
         """Return the keys of the record and of the mark of a forced answer."""
         return [self.forced_key, self.record_key]
 
+    def to_config(self) -> dict[str, Any]:
+        """Return the options, with the agents by name and what each runs as a node."""
+        agents = {name: agent.to_config() for name, agent in self._agents.items()}
+        return {**super().to_config(), "agents": agents}
+
     def children(self) -> Iterable[Node]:
         """Return the nodes of the agents."""
         return [agent.node for agent in self._agents.values()]

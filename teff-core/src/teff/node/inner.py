@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from teff.errors import ConfigError
 from teff.node.base import Node
 from teff.node.function import make_function_node
 from teff.plugins import catalogue
@@ -23,7 +24,9 @@ def as_inner_node(step: Any) -> Node:
     """
     if isinstance(step, Node):
         return step
-    if hasattr(step, "compile") and not isinstance(step, type):
+    if isinstance(step, type):
+        raise ConfigError(f"{step.__name__} is a class: give a node made of it.")
+    if hasattr(step, "compile"):
         make_sub_flow = cast("Callable[[Any], Node]", catalogue().load("teff.nodes", "subflow"))
         return make_sub_flow(step)
     return make_function_node(step)

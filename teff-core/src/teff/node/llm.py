@@ -103,7 +103,9 @@ class LLM(AssistantNode):
     response_path: str = ""
     response_format: str | Mapping[str, Any] | None = None
     tool_error_mode: Literal["message", "raise"] = "message"
-    tool_timeout: float | None = None
+    tool_timeout: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
+    )
     tool_approval: ApprovalPolicy = None
 
     def __attrs_post_init__(self) -> None:

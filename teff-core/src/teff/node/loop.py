@@ -21,7 +21,6 @@ from teff.node.branches import (
     reads_of,
     run_steps,
     signature_of,
-    turn_keys_of,
     writes_of,
 )
 from teff.node.workers import SLICE
@@ -128,10 +127,6 @@ class Loop(Node):
     def writes(self) -> Iterable[str] | None:
         """Return the keys that the body may update."""
         return writes_of(self.body)
-
-    def turn_keys(self) -> Iterable[str]:
-        """Return the keys of the body that belong to one turn of a chat."""
-        return turn_keys_of(self.children())
 
     def signature(self) -> Any:
         """Return the signature of the body."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from teff.errors import ConfigError, GraphInterrupt, StateError
+from teff.errors import ConfigError, GraphInterrupt, StateError, error_text
 from teff.node.base import Node, options
 from teff.node.branches import (
     Steps,
@@ -19,7 +19,6 @@ from teff.node.branches import (
     reads_of,
     run_steps,
     signature_of,
-    turn_keys_of,
     writes_of,
 )
 from teff.node.workers import run_jobs
@@ -181,7 +180,7 @@ class Map(Node):
         update: dict[str, Any] = {self.output_key: results} if self.output_key else {}
         if self.on_error == "collect":
             update[self._errors_key] = [
-                {"index": number, "type": type(error).__name__, "message": str(error)}
+                {"index": number, "type": type(error).__name__, "message": error_text(error)}
                 for number, error in sorted(failures.items())
             ]
         return update
@@ -202,10 +201,6 @@ class Map(Node):
         """Return the output key, and the key of the failures where they are collected."""
         written = [self.output_key] if self.output_key else []
         return [*written, self._errors_key] if self.on_error == "collect" else written
-
-    def turn_keys(self) -> Iterable[str]:
-        """Return the keys of the processor that belong to one turn of a chat."""
-        return turn_keys_of(self.children())
 
     def signature(self) -> Any:
         """Return what the calls of the items depend on, and the signature of the processor."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from teff.errors import ConfigError, GraphInterrupt
+from teff.errors import ConfigError, GraphInterrupt, error_text
 from teff.node.base import Node, options
 from teff.node.branches import (
     Steps,
@@ -19,7 +19,6 @@ from teff.node.branches import (
     reads_of,
     run_steps,
     signature_of,
-    turn_keys_of,
     writes_of,
 )
 from teff.node.workers import run_jobs
@@ -31,12 +30,18 @@ __all__ = ["Parallel"]
 
 def _as_branches(given: Any) -> dict[str, Steps] | list[Steps]:
     if isinstance(given, Mapping):
-        branches = {str(name): as_steps(steps, f"branch {name!r}") for name, steps in given.items()}
+        branches = {
+            str(name): as_steps(steps, f"parallel: branch {name!r}")
+            for name, steps in given.items()
+        }
         if branches:
             return branches
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
         if given:
-            return [as_steps(steps, f"branches[{place}]") for place, steps in enumerate(given)]
+            return [
+                as_steps(steps, f"parallel: 'branches'[{place}]")
+                for place, steps in enumerate(given)
+            ]
     else:
         raise ConfigError(
             "parallel: 'branches' must be a list of branches, or a mapping from names to branches, "
@@ -153,7 +158,7 @@ class Parallel(Node):
         done = [update for name in names if name not in failures for update in updates[name]]
         if self.on_error == "collect":
             failed = [(name, failures[name]) for name in names if name in failures]
-            done.append({self.errors_key: [_described(name, error) for name, error in failed]})
+            done.append({self.errors_key: [_failure(name, error) for name, error in failed]})
         return combined(state, done, ctx.frame.reducers)
 
     async def _timed_out(self, ctx: ExecContext, late: Sequence[str]) -> dict[str, Exception]:
@@ -179,10 +184,12 @@ class Parallel(Node):
         for place, steps in enumerate(self.branches):
             nodes = nodes_of(steps)
             name = nodes[0].id if len(nodes) == 1 and nodes[0].id else str(place)
-            named[name if name not in named else f"{name}-{place}"] = steps
+            while name in named:
+                name = f"{name}-{place}"
+            named[name] = steps
         return named
 
-    def children(self) -> Iterable[Node]:
+    def children(self) -> list[Node]:
         """Return the nodes of all branches."""
         return [node for steps in self._named_branches().values() for node in nodes_of(steps)]
 
@@ -192,17 +199,10 @@ class Parallel(Node):
 
     def writes(self) -> Iterable[str] | None:
         """Return the keys that the branches may update, and the key of the failures."""
-        written = {self.errors_key} if self.on_error == "collect" else set()
-        for steps in self._named_branches().values():
-            keys = writes_of(steps)
-            if keys is None:
-                return None
-            written |= keys
+        written = writes_of(self.children())
+        if written is not None and self.on_error == "collect":
+            written.add(self.errors_key)
         return written
-
-    def turn_keys(self) -> Iterable[str]:
-        """Return the keys of the branches that belong to one turn of a chat."""
-        return turn_keys_of(self.children())
 
     def signature(self) -> Any:
         """Return the signatures of the branches by name."""
@@ -213,5 +213,5 @@ class Parallel(Node):
         }
 
 
-def _described(name: str, error: Exception) -> dict[str, str]:
-    return {"branch": name, "type": type(error).__name__, "message": str(error)}
+def _failure(name: str, error: Exception) -> dict[str, str]:
+    return {"branch": name, "type": type(error).__name__, "message": error_text(error)}

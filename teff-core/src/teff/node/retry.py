@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from teff.errors import ConfigError
-from teff.node.base import Node, options
+from teff.errors import ConfigError, error_text
+from teff.node.base import Node, is_composite, options
 from teff.node.function import FunctionNode
 from teff.node.inner import as_inner_node
 from teff.node.retry_on import RetryOn, compile_retry_on
@@ -22,6 +22,15 @@ __all__ = ["Retry"]
 _random = random.SystemRandom()
 
 _seconds: Any = attrs.validators.and_(attrs.validators.ge(0), attrs.validators.lt(float("inf")))
+
+
+def _as_node(given: Any) -> Node:
+    try:
+        return as_inner_node(given)
+    except ConfigError as error:
+        raise ConfigError(
+            f"retry: 'node': {error.message}", path=error.path or "node", hint=error.hint
+        ) from None
 
 
 @options
@@ -70,7 +79,7 @@ class Retry(Node):
 
     type = "retry"
 
-    node: Node = attrs.field(converter=as_inner_node)
+    node: Node = attrs.field(converter=_as_node)
     max_retries: int = attrs.field(default=3, validator=attrs.validators.ge(1))
     delay: float = attrs.field(default=0.0, validator=_seconds)
     backoff: float = attrs.field(default=1.0, validator=attrs.validators.gt(0))
@@ -109,8 +118,8 @@ class Retry(Node):
                 ctx.keep({})
                 if not self._is_retried(error):
                     raise
-                failure = {"error": str(error), "type": type(error).__name__}
-                await ctx.once(f"failure-{number}", lambda failure=failure: failure)  # type: ignore[misc]  # bound in the loop
+                failure = {"error": error_text(error), "type": type(error).__name__}
+                await ctx.once(f"failure-{number}", failure.copy)
                 if attempt == self.max_retries:
                     error.add_note(f"after {attempt} attempt{'s' if attempt > 1 else ''}")
                     raise
@@ -143,8 +152,7 @@ class Retry(Node):
 
     def _seconds_for_an_attempt(self, ctx: ExecContext) -> float | None:
         """Return the shorter of the node's own bound and that of the run for each node."""
-        is_composite = next(iter(self.node.children()), None) is not None
-        of_the_run = None if is_composite else ctx.run.node_timeout
+        of_the_run = None if is_composite(self.node) else ctx.run.node_timeout
         return min(
             (seconds for seconds in (self.timeout, of_the_run) if seconds is not None), default=None
         )

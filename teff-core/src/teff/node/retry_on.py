@@ -42,9 +42,9 @@ def compile_retry_on(selectors: RetryOn | Sequence[RetryOn]) -> _Matches:
         ConfigError: something that selects no failure, or one that is never tried again; without
             the name of a node in its message.
     """
-    if isinstance(selectors, (str, int, type)):
-        selectors = [selectors]
-    tests = [_test_of(selector) for selector in selectors]
+    given: Any = selectors
+    several = given if isinstance(given, list | tuple | set | frozenset) else [given]
+    tests = [_test_of(selector) for selector in several]
 
     def matches(error: Exception) -> bool:
         if isinstance(error, _NEVER) or _is_cancellation(error):

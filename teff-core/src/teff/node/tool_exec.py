@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import attrs
+
 from teff.harness import ToolOptions, UseTools, named_tools, run_tool_calls, tools_in_scope
 from teff.messages import ToolCall, tool_result
 from teff.node.base import options
@@ -46,7 +48,9 @@ class ToolExec(SkilledNode):
     tool_call_key: str = "_tool_call_name"
     use_tools: UseTools = "all"
     tool_error_mode: Literal["message", "raise"] = "message"
-    tool_timeout: float | None = None
+    tool_timeout: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
+    )
     tool_approval: ApprovalPolicy = None
     human_key: str = "ask_human"
 

@@ -82,11 +82,13 @@ class _Workers:
         left = [task for task in self._tasks if not task.done()]
         for task in left:
             task.cancel()
-        if left:
-            await uninterrupted(asyncio.wait(left))
-        for task in self._tasks:
-            if not task.cancelled():
-                task.exception()  # seen here, so that nobody is warned of it
+        try:
+            if left:
+                await uninterrupted(asyncio.wait(left))
+        finally:
+            for task in self._tasks:
+                if not task.cancelled():
+                    task.exception()  # seen here, so that nobody is warned of it
 
     async def _serve(self) -> None:
         """Do one job after another."""

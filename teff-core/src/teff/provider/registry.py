@@ -55,6 +55,12 @@ class ProviderRegistry:
         if isinstance(providers, ProviderRegistry):
             self._catalogue = catalogue or providers._catalogue
             providers = {**providers._options, **providers._given}
+        if not (providers is None or isinstance(providers, Mapping)):
+            raise ConfigError(
+                "providers must be a ProviderRegistry or a dict from name to options, not "
+                f"{type(providers).__name__}.",
+                path="providers",
+            )
         for name, source in (providers or {}).items():
             self.register(name, source)
 

@@ -25,7 +25,9 @@ __all__ = ["NOTHING", "EventType", "Listener", "StreamEvent", "new_event", "tell
 #:   ``error``, ``duration_ms``.
 #: - ``structured``: ``errors``, ``attempt``.
 #: - ``route``: ``proposal``, ``reply``, ``route``, ``decided_by``, ``round``, ``max_rounds``.
-#: - ``limit``: ``reason``, and ``scope`` for a part of the run: its path. ``retry``: ``attempt``, ``of``, ``delay``, ``error``, ``type``.
+#: - ``limit``: ``reason``, and what it is about: ``scope`` (the path of a part of the run), ``rounds``,
+#:   ``depth``, ``branches`` (those that were late), ``node`` and ``forced`` (a decision that it made).
+#:   ``retry``: ``attempt``, ``of``, ``delay``, ``error``, ``type``.
 #: - ``checkpoint``: ``path``, ``kind``.
 #: - ``interrupt``: ``id``, ``key``, ``prompt``, ``choices``. ``interrupt_resume``: ``keys``.
 #: - ``custom``: ``name``, ``data``.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from teff.errors import error_text
 from teff.runtime.limits import LimitName
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class AbortSignal(Signal):
     """A hook of the caller raised ``error``; no node can take it."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
+        super().__init__(error_text(error))
         self.error = error
 
 

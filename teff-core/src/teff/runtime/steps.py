@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from teff.errors import GraphInterrupt, StateError, WorkflowError
+from teff.errors import GraphInterrupt, StateError, WorkflowError, error_text
 from teff.plugins import NodeInfo
 from teff.runtime.command import Command
 from teff.runtime.signals import AbortSignal, PauseSignal, Signal
@@ -121,7 +121,7 @@ async def run_child(child: ExecContext, node: Executable) -> tuple[Mapping[str, 
         await child.emit(
             "node_error",
             {
-                "error": str(error),
+                "error": error_text(error),
                 "type": type(error).__name__,
                 "duration_ms": (time.monotonic() - started) * 1000.0,
                 "caught": False,

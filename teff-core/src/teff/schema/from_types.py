@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal, Union
 
@@ -92,7 +92,7 @@ class _Walk:
 
     def bare_schema(self, expected: Any, place: str) -> dict[str, Any]:
         origin, arguments = typing.get_origin(expected), typing.get_args(expected)
-        if expected in _SCALARS:
+        if isinstance(expected, Hashable) and expected in _SCALARS:
             return {"type": _SCALARS[expected]}
         if expected is Any or expected is object:
             return {}

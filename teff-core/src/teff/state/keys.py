@@ -17,7 +17,7 @@ from teff.schema.annotations import MISSING
 from teff.state.fits import compile_check, sentences
 from teff.state.reducers import NAMED, Reducer
 
-__all__ = ["StateKey", "read_keys"]
+__all__ = ["KEY_OPTIONS", "TYPES", "StateKey", "read_keys"]
 
 #: The names of types in a mapping, as workflow files write them.
 TYPES: Mapping[str, Any] = {
@@ -34,7 +34,8 @@ TYPES: Mapping[str, Any] = {
 _NAMES = (
     "Types: text, integer, number, boolean, list, object, any. Reducers: append, keep, override."
 )
-_OPTIONS = ("type", "items", "enum", "reducer", "default", "required", "description")
+#: What a mapping may say of a key.
+KEY_OPTIONS = ("type", "items", "enum", "reducer", "default", "required", "description")
 
 
 @attrs.frozen(kw_only=True)
@@ -182,11 +183,11 @@ def _is_type(entry: Any) -> bool:
 
 def _from_options(name: str, entry: Mapping[str, Any]) -> StateKey:
     for option in entry:
-        if option not in _OPTIONS:
+        if option not in KEY_OPTIONS:
             raise ConfigError(
                 f"state key {name!r}: unknown option {option!r}.",
                 path=name,
-                hint=suggest(str(option), _OPTIONS).strip(),
+                hint=suggest(str(option), KEY_OPTIONS).strip(),
             )
     required = entry.get("required", False)
     if not isinstance(required, bool):

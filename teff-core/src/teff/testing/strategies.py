@@ -26,7 +26,7 @@ try:
     from hypothesis.strategies import SearchStrategy
 except ImportError as error:  # pragma: no cover - where the tests run, it is there
     raise ImportError(
-        "teff.testing.strategies needs hypothesis, which is not installed: pip install hypothesis"
+        "teff.testing.strategies needs hypothesis: pip install 'teff-core[testing]'"
     ) from error
 
 __all__ = [

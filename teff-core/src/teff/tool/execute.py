@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from teff.errors import ConfigError, GraphInterrupt, ToolError
+from teff.errors import ConfigError, GraphInterrupt, ToolError, error_text
 from teff.messages import ToolCall
 from teff.tool.base import Tool
 from teff.tool.text import DEFAULT_MAX_CHARS, result_text, shorten
@@ -153,4 +153,4 @@ def _as_tool_error(failure: Exception, name: str) -> ToolError:
 def _words(failure: Exception) -> str:
     if isinstance(failure, ToolError):
         return str(failure)
-    return f"{type(failure).__name__}: {failure}".removesuffix(": ")
+    return f"{type(failure).__name__}: {error_text(failure)}".removesuffix(": ")

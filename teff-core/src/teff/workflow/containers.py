@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teff.flow import Flow, SubFlow
 from teff.node import Loop, Map, Node, Parallel, Retry
+from teff.runtime import Limits
 from teff.workflow.idiom import Idiom, described, required
 from teff.workflow.options import Fields, fields_of
 from teff.workflow.part import Part
@@ -25,6 +26,7 @@ _SUB_FLOW: Fields = {
     "input_map": Mapping[str, str] | None,
     "output_map": Mapping[str, str] | None,
     "max_iterations": int | None,
+    "limits": Limits | Mapping[str, Any] | None,
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from teff.errors import ConfigError
 from teff.flow import Flow
 from teff.node import LLM, Ask, Extract, Interrupt
-from teff.node.ask import AskOptions
+from teff.node.ask import MODEL_OPTIONS, AskOptions
 from teff.workflow.idiom import Idiom, described, node_maker, required
 from teff.workflow.options import fields_of
 from teff.workflow.part import Part
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CLASSIFIER", "QUESTIONS", "STRATEGY"]
 
-_OF_THE_MODEL = ("system", "user", "schema", "model", "provider")
-
 #: The options of a strategy, and those of the model that may judge for it, under ``llm``.
-STRATEGY = fields_of(AskOptions, without=_OF_THE_MODEL)
-CLASSIFIER = {name: hint for name, hint in fields_of(AskOptions).items() if name in _OF_THE_MODEL}
+STRATEGY = fields_of(AskOptions, without=MODEL_OPTIONS)
+CLASSIFIER = {name: hint for name, hint in fields_of(AskOptions).items() if name in MODEL_OPTIONS}
 
 _INTERRUPT = fields_of(Interrupt)
 _EXTRACT = {

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from teff.node import default_registry
+from teff.node.delegation import SubAgent
 from teff.node.transform_actions import ACTIONS
 from teff.runtime import Limits, Price
+from teff.state.keys import KEY_OPTIONS
 from teff.state.reducers import NAMED
 from teff.workflow.classic import EDGE, NODE
 from teff.workflow.containers import RETRY
+from teff.workflow.delegation import SUB_AGENT, SUB_AGENT_WITH_SOURCE
 from teff.workflow.document import KEYS, NESTED_KEYS
 from teff.workflow.hooks import HOOKS
 from teff.workflow.idiom import Idiom
@@ -23,7 +26,6 @@ from teff.workflow.option_schema import options_schema, type_schema
 from teff.workflow.options import fields_of
 from teff.workflow.pieces import LEADER, ROLE
 from teff.workflow.questions import CLASSIFIER, STRATEGY
-from teff.workflow.sections import SCHEMA_OPTIONS
 from teff.workflow.steps import IDIOMS
 
 __all__ = ["workflow_schema"]
@@ -65,6 +67,7 @@ _PARTS: Mapping[str, _Schema] = {
     "strategy_or_name": {
         "anyOf": [type_schema(STRATEGY["strategy"]), {"$ref": "#/$defs/strategy"}]
     },
+    "sub_agents": {"$ref": "#/$defs/sub_agents"},
     "text": _TEXT,
     "token_or_steps": {"anyOf": [_TEXT, _STEPS]},
     "value_or_values": {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "minItems": 1}]},
@@ -167,7 +170,7 @@ def _state() -> _Schema:
     reducer = {"enum": list(NAMED)}
     key = _mapping(
         {
-            **{option: {} for option in SCHEMA_OPTIONS},
+            **{option: {} for option in KEY_OPTIONS},
             "reducer": reducer,
             "required": {"type": "boolean"},
             "enum": {"type": "array", "minItems": 1},
@@ -236,6 +239,40 @@ def _definitions() -> dict[str, _Schema]:
             "else": {"$ref": "#/$defs/inner"},
         },
         "strategy": _options_with(STRATEGY, {"llm": {"$ref": "#/$defs/classifier"}}),
+        "sub_agents": {
+            "anyOf": [
+                {"type": "object", "additionalProperties": _sub_agent(), "minProperties": 1},
+                {"type": "array", "items": _sub_agent(named=True), "minItems": 1},
+            ]
+        },
+    }
+
+
+def _sub_agent(*, named: bool = False) -> _Schema:
+    """Return the schema of an agent that tasks are given to: a role, or something else that runs."""
+    name, said = ({"name": _TEXT}, ["name"]) if named else ({}, [])
+    about = IDIOMS["agent_step"].about
+    of_all = [SubAgent, *about]
+    runs: dict[str, _Schema] = {
+        "steps": _STEPS,
+        "node": _STEPS,
+        "file": _TEXT,
+        "graph": {"$ref": "#/$defs/graph"},
+        "role": options_schema(ROLE, about, ["system"]),
+    }
+    role = options_schema(SUB_AGENT, [*about, SubAgent], ["description", "system", *said])
+    others = [
+        (source, options_schema(fields, of_all, ["description", source, *said]))
+        for source, fields in SUB_AGENT_WITH_SOURCE.items()
+    ]
+    return {
+        "anyOf": [
+            {**role, "properties": {**name, **role["properties"]}},
+            *(
+                {**schema, "properties": {**name, source: runs[source], **schema["properties"]}}
+                for source, schema in others
+            ),
+        ]
     }
 
 

@@ -10,17 +10,18 @@ import attrs
 from teff.conditions import compile_condition
 from teff.errors import ConfigError
 from teff.graph.edge import ERROR
+from teff.graph.options import Validation, check_validation
 from teff.plugins import catalogue
 from teff.provider import ProviderRegistry
 from teff.runtime import Limits, Price, read_prices
 from teff.state import StateSchema, compile_reducers
 from teff.state.fits import sentences
+from teff.state.keys import KEY_OPTIONS
 from teff.tool import Tool, default_tool_registry
 from teff.workflow.options import as_written, fields_of, plugin_class, read_options
 from teff.workflow.part import Part
 
 __all__ = [
-    "SCHEMA_OPTIONS",
     "STATE",
     "StateSection",
     "check_condition",
@@ -33,9 +34,6 @@ __all__ = [
 
 #: What may stand under ``state``.
 STATE = ("initial", "schema", "reducers", "validate")
-
-#: What may be said of a key of the state.
-SCHEMA_OPTIONS = ("type", "items", "enum", "reducer", "default", "required", "description")
 
 
 def check_condition(part: Part) -> str:
@@ -94,7 +92,7 @@ class StateSection:
     initial: Mapping[str, Any] = attrs.field(factory=dict)
     schema: StateSchema | None = None
     reducers: Mapping[str, str] = attrs.field(factory=dict)
-    validate: Any = None
+    validate: Validation | None = None
 
     def options(self) -> dict[str, Any]:
         """Return what a graph takes of it."""
@@ -105,11 +103,11 @@ class StateSection:
 def read_state(part: Part) -> StateSection:
     """Read ``state``: the initial values, the schema, and the reducers of keys."""
     part.check_keys(STATE, what="state")
-    schema, validate = _schema(part["schema"]) if "schema" in part else None, None
+    schema = _schema(part["schema"]) if "schema" in part else None
+    validate: Validation | None = None
     if "validate" in part:
-        validate = part["validate"].value
-        if validate not in ("off", "warn", "error"):
-            raise part["validate"].error("'validate' is one of 'off', 'warn' and 'error'.")
+        with part["validate"].errors_here():
+            validate = check_validation(part["validate"].value)
         if schema is None:
             raise part["validate"].error("'validate' needs a 'schema' to hold the state against.")
     reducers: dict[str, str] = {}
@@ -128,7 +126,7 @@ def _schema(part: Part) -> StateSchema:
     for key, entry in part.entries().items():
         entry.check_present()
         if isinstance(entry.value, dict):
-            entry.check_keys(SCHEMA_OPTIONS, what=f"the schema of {key!r}")
+            entry.check_keys(KEY_OPTIONS, what=f"the schema of {key!r}")
     with part.errors_here():
         return StateSchema.of(part.value)
 

@@ -15,6 +15,7 @@ from teff.flow import Flow, SubFlow
 from teff.graph import Graph
 from teff.node import Node, default_registry
 from teff.workflow.containers import CONTAINERS, retried
+from teff.workflow.delegation import DELEGATION
 from teff.workflow.idiom import Idiom, NodeMaker, node_maker
 from teff.workflow.nodes import NODES, PLAIN_TYPES, command_options
 from teff.workflow.part import Part
@@ -26,7 +27,9 @@ from teff.workflow.sections import check_condition
 __all__ = ["IDIOMS", "GraphReader", "Steps"]
 
 #: Every idiom by its name.
-IDIOMS: Mapping[str, Idiom] = dict(sorted({**NODES, **CONTAINERS, **QUESTIONS, **PIECES}.items()))
+IDIOMS: Mapping[str, Idiom] = dict(
+    sorted({**NODES, **CONTAINERS, **DELEGATION, **QUESTIONS, **PIECES}.items())
+)
 
 _KNOWN = list(IDIOMS)
 #: What may stand beside an idiom.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import attrs
 
@@ -15,6 +15,7 @@ from teff.errors import ConfigError
 from teff.graph import Graph, RunOptions, TurnOptions, TurnResult
 from teff.graph.check import CODES as PROBLEM_CODES
 from teff.graph.check import Problem, missing_models_and_tools
+from teff.graph.check.problem import Severity
 from teff.messages import user
 from teff.runtime import Limits, ModelDefaults, RunResult
 from teff.tool import Tool
@@ -51,7 +52,7 @@ class Finding:
         node: the id of the node that it is about, or "".
     """
 
-    severity: Literal["error", "warning"]
+    severity: Severity
     code: str
     message: str
     hint: str = ""
@@ -64,7 +65,7 @@ class Finding:
     def of(
         cls,
         error: ConfigError,
-        severity: Literal["error", "warning"],
+        severity: Severity,
         code: str,
         *,
         node: str = "",

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from teff.graph.check.errors import find_errors
 from teff.graph.check.keys import (
-    USUAL_KEYS,
     colliding_writes,
-    keys_inside,
     undeclared_writes,
     unwritten_condition_keys,
     unwritten_keys,
@@ -17,12 +15,14 @@ from teff.graph.check.keys import (
     whole_states,
     written_keys,
 )
+from teff.graph.check.nearest import NearestNames
 from teff.graph.check.paths import dead_ends, odd_conditions, unreachable
 from teff.graph.check.problem import Problem
 from teff.graph.check.rounds import endless_rounds
 from teff.graph.check.ways import Ways, nodes_inside
 from teff.node import Node
 from teff.runtime import Limits
+from teff.state.schema import ENGINE_KEYS
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
@@ -40,7 +40,7 @@ def check_graph(graph: Graph, *, known_keys: Iterable[str] = ()) -> list[Problem
         graph: the graph.
         known_keys: state keys that the input brings.
     """
-    return list(_Check().problems(graph, frozenset({*USUAL_KEYS, *known_keys}), graph.limits))
+    return list(_Check().problems(graph, frozenset({*ENGINE_KEYS, *known_keys}), graph.limits))
 
 
 class _Check:
@@ -59,11 +59,12 @@ class _Check:
         yield from colliding_writes(graph)
         yield from undeclared_writes(graph)
         yield from whole_states(graph)
-        written = written_keys(graph)
+        written = written_keys(graph.nodes.values())
         there = None if given is None or written is None else given | written | _declared(graph)
         if there is not None:
-            yield from unwritten_keys(graph, there)
-            yield from unwritten_condition_keys(graph, ways, there)
+            nearest = NearestNames(there)
+            yield from unwritten_keys(graph, there, nearest)
+            yield from unwritten_condition_keys(ways, there, nearest)
         yield from self._inside(graph, there, limits)
 
     def _inside(self, graph: Graph, there: _Keys, limits: Limits | None) -> Iterator[Problem]:
@@ -88,8 +89,8 @@ def _given(part: Node, node: Node, there: _Keys) -> _Keys:
     """Return the keys that a graph starts with which ``part`` runs, somewhere within ``node``."""
     input_map = getattr(part, "input_map", None)
     if input_map is not None:
-        return frozenset({*USUAL_KEYS, *input_map})
-    written = keys_inside(node)
+        return frozenset({*ENGINE_KEYS, *input_map})
+    written = written_keys(nodes_inside(node))
     return None if there is None or written is None else there | written
 
 

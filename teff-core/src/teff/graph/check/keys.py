@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from teff.errors import suggest
+from teff.graph.check.nearest import NearestNames
 from teff.graph.check.problem import Problem, warning
 from teff.graph.check.ways import Ways, nodes_inside
 from teff.graph.turn_keys import is_turn_key, turn_keys
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from teff.graph.graph import Graph
 
 __all__ = [
-    "USUAL_KEYS",
     "colliding_writes",
-    "keys_inside",
     "undeclared_writes",
     "unwritten_condition_keys",
     "unwritten_keys",
@@ -27,14 +25,11 @@ __all__ = [
     "written_keys",
 ]
 
-#: Keys that are there in most runs: what a user says, and what an error edge brings.
-USUAL_KEYS = frozenset({"error", "messages", "input"})
 
-
-def written_keys(graph: Graph) -> frozenset[str] | None:
-    """Return the keys that the nodes write, or None where one of them may write anything."""
+def written_keys(nodes: Iterable[Node]) -> frozenset[str] | None:
+    """Return the keys that nodes write, or None where one of them may write anything."""
     written: set[str] = set()
-    for node in graph.nodes.values():
+    for node in nodes:
         keys = node.writes()
         if keys is None:
             return None
@@ -47,6 +42,7 @@ def undeclared_writes(graph: Graph) -> Iterator[Problem]:
     schema = graph.schema
     if schema is None or graph.validate == "off":
         return
+    nearest = NearestNames(schema.keys)
     is_own = partial(is_turn_key, turn_keys=turn_keys(graph.nodes.values()))
     for name, node in graph.nodes.items():
         for key in dict.fromkeys(node.writes() or ()):
@@ -56,14 +52,21 @@ def undeclared_writes(graph: Graph) -> Iterator[Problem]:
                     name,
                     f"node {name!r} writes state key {key!r}, which the state schema does not "
                     "declare.",
-                    suggest(key, schema.keys).strip() or "Declare it there.",
+                    nearest.suggest(key).strip() or "Declare it there.",
                 )
 
 
-def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:
+def unwritten_keys(
+    graph: Graph, there: Collection[str], nearest: NearestNames
+) -> Iterator[Problem]:
     """Give the keys that a node cannot do without, and that are not ``there``.
 
     What the graphs inside read is left to their own check, which can say which of their nodes it is.
+
+    Args:
+        graph: the graph.
+        there: the keys that are written or given.
+        nearest: finds the one of them that was probably meant.
     """
     for name, node in graph.nodes.items():
         missing = [key for key in dict.fromkeys(node.reads() or ()) if key not in there]
@@ -83,7 +86,7 @@ def unwritten_keys(graph: Graph, there: Collection[str]) -> Iterator[Problem]:
                     "unwritten-key",
                     name,
                     f"node {name!r} reads state key {key!r}, which nothing writes.",
-                    _where_from(key, there),
+                    _where_from(key, nearest),
                 )
 
 
@@ -92,27 +95,28 @@ def unwritten_results(
 ) -> Iterator[Problem]:
     """Give the keys that an ``output_map`` takes out of a graph, and that are never in there."""
     output_map: Mapping[str, str] = getattr(node, "output_map", None) or {}
-    written = written_keys(inner)
+    written = written_keys(inner.nodes.values())
     if written is None or given is None:
         return
     schema = inner.schema.keys if inner.schema is not None else ()
     there = {*written, *given, *schema, *inner.reducers}
+    nearest = NearestNames(written)
     for key in dict.fromkeys(output_map.values()):
         if key not in there:
             yield warning(
                 "unwritten-key",
                 name,
                 f"node {name!r} takes state key {key!r} out of its flow, where nothing writes it.",
-                suggest(key, written).strip(),
+                nearest.suggest(key).strip(),
             )
 
 
-def _where_from(key: str, there: Collection[str]) -> str:
+def _where_from(key: str, nearest: NearestNames) -> str:
     """Return the key that was probably meant, else where a value may come from."""
-    nearest = suggest(key, there).strip()
-    if nearest.startswith("Did you mean"):
-        return nearest
-    return f"Give it in the input or the initial state. {nearest}".rstrip()
+    meant = nearest.suggest(key).strip()
+    if meant.startswith("Did you mean"):
+        return meant
+    return f"Give it in the input or the initial state. {meant}".rstrip()
 
 
 def takes_whole_state(node: Node) -> bool:
@@ -120,19 +124,10 @@ def takes_whole_state(node: Node) -> bool:
     return getattr(node, "graph", None) is not None and getattr(node, "input_map", None) is None
 
 
-def keys_inside(node: Node) -> frozenset[str] | None:
-    """Return the keys that the nodes within a node write for each other, or None: any."""
-    written: set[str] = set()
-    for part in nodes_inside(node):
-        keys = part.writes()
-        if keys is None:
-            return None
-        written |= set(keys)
-    return frozenset(written)
-
-
-def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -> Iterator[Problem]:
-    """Give the keys that a condition looks at, and that are not ``there``."""
+def unwritten_condition_keys(
+    ways: Ways, there: Collection[str], nearest: NearestNames
+) -> Iterator[Problem]:
+    """Give the keys that a condition looks at, and that are not ``there``; see `unwritten_keys`."""
     for way in ways.all():
         if way.edge is None:
             continue  # the node itself says that it reads them
@@ -143,7 +138,7 @@ def unwritten_condition_keys(graph: Graph, ways: Ways, there: Collection[str]) -
                     way.source,
                     f"the condition {way.label!r} after node {way.source!r} looks at {key!r}, "
                     "which nothing writes.",
-                    _where_from(key, there),
+                    _where_from(key, nearest),
                     edge=way.edge,
                 )
 

@@ -122,13 +122,14 @@ class SubAgent:
             )
         if not self.description.strip():
             raise ConfigError(
-                f"agent {self.name!r} needs a description: the model chooses by it.", path="agents"
+                f"agent {self.name!r} needs a description: the model chooses by it.",
+                path="description",
             )
         for inside in self.context.values():
             if inside in ("messages", "input"):
                 raise ConfigError(
                     f"agent {self.name!r}: context cannot fill {inside!r}, which holds the task.",
-                    path="agents",
+                    path="context",
                     hint="Give a mapping that says what the key is called inside.",
                 )
 
@@ -150,6 +151,12 @@ class SubAgent:
         outside = around or {}
         seen = {inside: outside[key] for key, inside in self.context.items() if key in outside}
         return {**seen, "input": task, "messages": messages or [user(task)]}
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the agent as it stands among ``agents``, its node as one."""
+        options = {"output_key": self.output_key, "context": dict(self.context)}
+        written = {name: value for name, value in options.items() if value}
+        return {"description": self.description, "node": self.node, **written}
 
     async def run(self, ctx: ExecContext, key: str, state: Mapping[str, Any]) -> AgentResult:
         """Run the agent as a child of a step; recorded where it succeeds.
