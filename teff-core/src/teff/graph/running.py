@@ -1,4 +1,4 @@
-"""From ``Graph.run`` to its `RunResult`: opening a run, driving it, and saying how it ended."""
+"""From ``Graph.run`` to its `RunResult`: opening a run, and driving it to its end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from teff.checkpoint import RunState
 from teff.errors import (
     CheckpointError,
     ConfigError,
-    GraphInterrupt,
-    LimitReached,
     RunFinished,
-    error_text,
+)
+from teff.graph.ending import (
+    Outcome,
+    close_run,
+    end_data,
+    interrupt,
+    result_of,
+    returned,
+    stored_outcome,
 )
 from teff.graph.hooks import hook_listener
 from teff.graph.loop import run_frame
@@ -33,14 +39,13 @@ from teff.runtime import (
     PauseSignal,
     Run,
     RunResult,
-    Status,
     new_run_id,
     open_journal,
     read_prices,
     tell_all,
     uninterrupted,
 )
-from teff.state import Reducer, compile_reducers, freeze, thaw
+from teff.state import Reducer, compile_reducers, freeze
 
 if TYPE_CHECKING:
     from teff.graph.graph import Graph
@@ -50,14 +55,6 @@ __all__ = ["run_graph", "run_nested"]
 
 #: Reasons of a supervisor that ran into a bound: the run did not finish its work.
 _BOUNDS = frozenset({"max_rounds", "no_progress", "max_delegations"})
-
-
-@attrs.frozen(kw_only=True)
-class _Outcome:
-    status: Status
-    stop_reason: str
-    error: BaseException | None = None
-    limit: str | None = None
 
 
 async def run_graph(
@@ -85,9 +82,9 @@ async def run_graph(
             state = _filled_as_before(graph, journal, state)
             ended = _already_ended(journal, run, state, options)
             if ended is not None:
-                await run.tell("run_end", _end_data(ended, ended))
+                await run.tell("run_end", end_data(ended, ended))
                 if ended.status == "paused":
-                    raise _interrupt(journal.questions, options["checkpoint_id"], ended)
+                    raise interrupt(journal.questions, options["checkpoint_id"], ended)
                 return ended
         defaults = model_defaults(graph, options, providers=providers)
         graph.check_run(run, defaults)
@@ -106,12 +103,12 @@ async def run_graph(
         )
         left = "running"
         outcome = await _drive(graph, frame, answered)
-        closing = _close(frame, outcome, options, is_turn=is_turn)
+        closing = close_run(frame, outcome, options, is_turn=is_turn)
         # Where nobody listens and nothing is stored, it does not wait, so nothing can interrupt it.
         waits = journal is not None or run.emit is not None
         result = await (uninterrupted(closing) if waits else closing)
         left = result.status
-        return _returned(run, result, options)
+        return returned(run, result, options)
     finally:
         if journal is not None:
             await uninterrupted(journal.close(left))
@@ -196,15 +193,11 @@ def _already_ended(
     if ended and resuming:
         raise RunFinished(f"run {run.id!r} has ended; there is nothing to resume", run_id=run.id)
     if ended and journal.end is not None:
-        return _result(run, journal.end["state"], _stored_outcome(journal.end), options)
+        return result_of(run, journal.end["state"], stored_outcome(journal.end), options)
     if journal.questions and not resuming:
-        paused = _Outcome(status="paused", stop_reason="interrupt")
-        return _result(run, Frame(run, "", journal.input, entry="").state, paused, options)
+        paused = Outcome(status="paused", stop_reason="interrupt")
+        return result_of(run, Frame(run, "", journal.input, entry="").state, paused, options)
     return None
-
-
-def _stored_outcome(end: Mapping[str, Any]) -> _Outcome:
-    return _Outcome(status=end["status"], stop_reason=end["stop_reason"])
 
 
 async def _record_beginning(
@@ -277,7 +270,7 @@ def _limits(graph: Graph, options: RunOptions, journal: Journal | None) -> Limit
     return graph.limits
 
 
-async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> _Outcome:
+async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> Outcome:
     run = frame.run
     limit = run.limits.deadline
     remaining = None if limit is None else max(0.0, limit - run.elapsed)
@@ -289,104 +282,19 @@ async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> _Outcom
                 await run.tell("interrupt_resume", {"keys": list(answered)})
             reason = await run_frame(graph.plan, frame)
     except PauseSignal:
-        return _Outcome(status="paused", stop_reason="interrupt")
+        return Outcome(status="paused", stop_reason="interrupt")
     except AbortSignal as signal:
-        return _Outcome(status="failed", stop_reason="error", error=signal.error)
+        return Outcome(status="failed", stop_reason="error", error=signal.error)
     except LimitSignal as signal:
-        return _Outcome(status="stopped", stop_reason=signal.reason, limit=signal.reason)
+        return Outcome(status="stopped", stop_reason=signal.reason, limit=signal.reason)
     except asyncio.CancelledError as error:
-        return _Outcome(status="cancelled", stop_reason="cancelled", error=error)
+        return Outcome(status="cancelled", stop_reason="cancelled", error=error)
     except BaseException as error:
         if isinstance(error, TimeoutError) and deadline.expired():
-            return _Outcome(status="stopped", stop_reason="deadline", limit="deadline")
-        return _Outcome(status="failed", stop_reason="error", error=error)
+            return Outcome(status="stopped", stop_reason="deadline", limit="deadline")
+        return Outcome(status="failed", stop_reason="error", error=error)
     stopped = reason in _BOUNDS or reason == "command_stop"
-    return _Outcome(status="stopped" if stopped else "finished", stop_reason=reason)
-
-
-async def _close(
-    frame: Frame, outcome: _Outcome, options: RunOptions, *, is_turn: bool
-) -> RunResult:
-    """Record and tell how the run ended."""
-    run, journal = frame.run, frame.run.journal
-    result = _result(run, frame.state, outcome, options)
-    if journal is not None:
-        if outcome.status == "paused":
-            await journal.record_pause(list(run.questions.values()))
-        else:
-            over = is_turn or frame.position is None
-            final = over and outcome.status in ("finished", "stopped")
-            ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
-            await journal.record_end({**ended, "state": frame.state} if final else ended)
-    if outcome.limit is not None:
-        await run.tell("limit", {"reason": outcome.limit})
-    try:
-        await run.tell("run_end", _end_data(result, frame.state))
-    except Exception as error:
-        if outcome.error is None:
-            raise
-        outcome.error.add_note(
-            f"then a listener raised {type(error).__name__}: {error_text(error)}"
-        )
-    finally:
-        run.closed = True
-    return result
-
-
-def _result(
-    run: Run, state: Mapping[str, Any], outcome: _Outcome, options: RunOptions
-) -> RunResult:
-    store = options.get("checkpointer")
-    return RunResult(
-        {key: thaw(value) for key, value in state.items()},
-        run_id=run.id,
-        status=outcome.status,
-        stop_reason=outcome.stop_reason,
-        usage=run.usage,
-        steps=run.steps,
-        duration_ms=run.elapsed * 1000.0,
-        durable=store is not None and store.durability != "exit",
-        error=outcome.error,
-    )
-
-
-def _returned(run: Run, result: RunResult, options: RunOptions) -> RunResult:
-    """Return the result, or raise what the caller of the run must see."""
-    if result.status == "paused":
-        raise _interrupt(list(run.questions.values()), options.get("checkpoint_id"), result)
-    if result.error is not None:
-        raise result.error
-    if result.stop_reason in Limits.names() and options.get("on_limit") == "raise":
-        raise LimitReached(result.stop_reason, result=result)
-    return result
-
-
-def _end_data(result: RunResult, state: Mapping[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "status": result.status,
-        "stop_reason": result.stop_reason,
-        "usage": result.usage,
-        "steps": result.steps,
-        "duration_ms": result.duration_ms,
-        "state": freeze(dict(state)),
-    }
-    if result.error is not None:
-        data["error"] = error_text(result.error)
-    return data
-
-
-def _interrupt(
-    questions: Sequence[Any], checkpoint_id: str | None, result: RunResult | None
-) -> GraphInterrupt:
-    first = questions[0]
-    return GraphInterrupt(
-        first.key,
-        first.prompt,
-        first.node_id,
-        checkpoint_id,
-        interrupts=questions,
-        result=result,
-    )
+    return Outcome(status="stopped" if stopped else "finished", stop_reason=reason)
 
 
 async def _run_bounded(graph: Graph, frame: Frame, *, own: bool) -> str:
