@@ -786,6 +786,12 @@ def test_the_record_is_the_fold_of_the_events() -> None:
     }
 
 
+def test_a_model_that_answers_under_another_name_counts_under_it_in_events_and_record() -> None:
+    run = Run([ChatReply(text="Hello.", model="m-2026-01")], agents(a=Seen()))
+    assert list(run.record["tokens"]["by_model"]) == ["scripted/m-2026-01"]
+    assert steps_record(run.events, "lead/1")["tokens"] == run.record["tokens"]
+
+
 def test_an_agent_that_stopped_at_its_own_bound_does_not_stop_the_run() -> None:
     inner = Delegate(agents=agents(b=Seen("deep")), max_delegations=1)
     run = Run([task("a"), task("b"), "inner best", "ok"], agents(a=inner))

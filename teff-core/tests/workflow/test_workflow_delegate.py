@@ -61,7 +61,7 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
-def test_a_role_is_given_a_task_and_the_model_answers():
+def test_a_role_is_given_a_task_and_the_model_answers() -> None:
     text = MODEL + (
         "steps:\n"
         "  - delegate:\n"
@@ -78,7 +78,7 @@ def test_a_role_is_given_a_task_and_the_model_answers():
     assert "Two books." in run.told(2)
 
 
-def test_an_agent_may_be_steps_or_one_node():
+def test_an_agent_may_be_steps_or_one_node() -> None:
     text = MODEL + (
         "steps:\n"
         "  - delegate:\n"
@@ -100,7 +100,7 @@ def test_an_agent_may_be_steps_or_one_node():
     ]
 
 
-def test_an_agent_may_be_another_file(tmp_path: Path):
+def test_an_agent_may_be_another_file(tmp_path: Path) -> None:
     inner = MODEL + "steps:\n  - llm: {system: 'Be {mood}.', output_key: poem}\n"
     (tmp_path / "poet.yaml").write_text(inner)
     outer = MODEL + (
@@ -119,14 +119,14 @@ def test_an_agent_may_be_another_file(tmp_path: Path):
     assert "Be sunny." in run.told(1)
 
 
-def test_a_file_does_not_run_inside_of_itself(tmp_path: Path):
+def test_a_file_does_not_run_inside_of_itself(tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     path.write_text("steps: [delegate: {agents: {a: {description: x, file: flow.yaml}}}]\n")
     with pytest.raises(ConfigError, match=r"flow\.yaml:1:\d+: .*inside of itself"):
         load(path)
 
 
-def test_an_agent_may_delegate_itself():
+def test_an_agent_may_delegate_itself() -> None:
     text = MODEL + (
         "steps:\n"
         "  - delegate:\n"
@@ -142,7 +142,7 @@ def test_an_agent_may_delegate_itself():
     assert run.record["tokens"]["model_calls"] == 5
 
 
-def test_the_bounds_are_those_of_the_file():
+def test_the_bounds_are_those_of_the_file() -> None:
     text = MODEL + (
         "steps:\n"
         "  - delegate:\n"
@@ -155,7 +155,7 @@ def test_the_bounds_are_those_of_the_file():
     assert run.result["output_forced"] is True
 
 
-def test_a_review_is_asked_for():
+def test_a_review_is_asked_for() -> None:
     text = MODEL + (
         "steps:\n  - delegate: {review: true, agents: {a: {description: A., system: Be a.}}}\n"
     )
@@ -164,7 +164,7 @@ def test_a_review_is_asked_for():
     assert run.result["output"] == "Sorry."
 
 
-def test_the_limits_of_an_agent_bound_each_of_its_tasks():
+def test_the_limits_of_an_agent_bound_each_of_its_tasks() -> None:
     text = MODEL + (
         "steps:\n"
         "  - delegate:\n"
@@ -179,17 +179,17 @@ def test_the_limits_of_an_agent_bound_each_of_its_tasks():
     assert run.result.status == "finished"
 
 
-def test_agents_may_stand_in_a_list():
+def test_agents_may_stand_in_a_list() -> None:
     text = "steps: [delegate: {agents: [{name: b, description: B., system: x}, {name: a, description: A., system: x}]}]"
     assert list(delegate(text).sub_agents) == ["b", "a"]
 
 
-def test_a_role_may_stand_under_role():
+def test_a_role_may_stand_under_role() -> None:
     text = "steps: [delegate: {agents: {a: {description: A., role: {system: x, output_key: y}}}}]"
     assert delegate(text).sub_agents["a"].output_key == "y"
 
 
-def test_a_delegate_may_be_a_node_with_edges():
+def test_a_delegate_may_be_a_node_with_edges() -> None:
     text = MODEL + (
         "steps:\n"
         "  - id: desk\n"
@@ -202,7 +202,7 @@ def test_a_delegate_may_be_a_node_with_edges():
     assert run.result["output"] == "DONE"
 
 
-def test_it_may_stand_inside_of_another_step_with_a_condition():
+def test_it_may_stand_inside_of_another_step_with_a_condition() -> None:
     text = MODEL + (
         "steps:\n"
         "  - transform: {action: value, value: yes, output_key: go}\n"
@@ -230,12 +230,12 @@ def test_it_may_stand_inside_of_another_step_with_a_condition():
         ),
     ],
 )
-def test_what_agents_ask_and_use_must_be_there(text: str, said: str):
+def test_what_agents_ask_and_use_must_be_there(text: str, said: str) -> None:
     findings = loads(f"steps: [delegate: {text}]", environment={}).check()
     assert said in str(findings[0])
 
 
-def test_a_role_asks_the_model_of_its_delegate():
+def test_a_role_asks_the_model_of_its_delegate() -> None:
     text = (
         "steps: [delegate: {provider: ollama, model: m, agents: {a: {description: A., system: x}}}]"
     )
@@ -308,7 +308,7 @@ def test_a_role_asks_the_model_of_its_delegate():
         ),
     ],
 )
-def test_what_is_wrong_has_its_place(text: str, place: str, said: str):
+def test_what_is_wrong_has_its_place(text: str, place: str, said: str) -> None:
     message = refused(f"steps: [delegate: {text}]")
     assert message.startswith(f"<text>:{place}: ")
     assert said in message
@@ -336,7 +336,7 @@ def inner() -> Flow:
     ],
     ids=["options", "role", "flow", "node", "agent"],
 )
-def test_one_that_is_written_out_loads_to_the_same(agents: Any):
+def test_one_that_is_written_out_loads_to_the_same(agents: Any) -> None:
     graph = flow().delegate("Lead.", agents=agents, per_agent={"a": 2}, review=True).compile()
     text = graph.to_yaml()
     loaded = loads(text).graph
@@ -352,14 +352,14 @@ def test_one_that_is_written_out_loads_to_the_same(agents: Any):
         assert same.context == agent.context
 
 
-def test_its_options_make_another_one():
+def test_its_options_make_another_one() -> None:
     node = Delegate(agents={"a": {"description": "A.", "flow": inner()}}, depth=2)
     again = Delegate(**node.to_config())
     assert again.signature() == node.signature()
     assert again.depth == 2
 
 
-def test_guards_are_not_written_out():
+def test_guards_are_not_written_out() -> None:
     agents = {"a": {"description": "A.", "system": "x"}}
     graph: Graph = flow().delegate(agents=agents, guards={"output": lambda t: block("")}).compile()
     with pytest.raises(ConfigError, match="option 'guards' holds a function"):

@@ -102,7 +102,12 @@ def tool_loop(
             )
         made = agent
     else:
-        made = (agent or nodes.ReActAgent)(**config)
+        kind: Any = nodes.ReActAgent if agent is None else agent
+        if not (isinstance(kind, type) and issubclass(kind, nodes.ReActAgent)):
+            raise ConfigError(
+                f"agent= takes a ReActAgent, or a class of them, not {agent!r}.", path="agent"
+            )
+        made = kind(**config)
     tools = nodes.ToolExec(
         messages_key=made.messages_key,
         tool_call_key=made.tool_call_key,

@@ -13,6 +13,7 @@ from teff.flow.chain import Chain, as_nodes, equals
 from teff.flow.team import keys_of_team, role_chain, team_supervisor
 from teff.flow.wiring import Wiring
 from teff.graph import Edge
+from teff.graph.options import check_mapping
 
 if TYPE_CHECKING:
     from teff.node import ReActAgent, Supervisor
@@ -89,6 +90,7 @@ class AgentSteps(Wiring):
             ConfigError: there is no decider, or there are no agents, or one has no steps, or is
                 called as the word that ends the loop.
         """
+        check_mapping("agents", agents, "from name to steps")
         twice = sorted((agents or {}).keys() & named.keys())
         if twice:
             raise ConfigError(f"route({key!r}) has two agents called {twice[0]!r}.")
@@ -153,9 +155,10 @@ class AgentSteps(Wiring):
         Raises:
             ConfigError: an unknown option, or no roles.
         """
+        check_mapping("roles", roles or None, "from name to agent")
         built = {
             name: role_chain(name, role, model=model, provider=provider, limits=limits)
-            for name, role in roles.items()
+            for name, role in (roles or {}).items()
         }
         steps, token = (None, finish) if isinstance(finish, str) else (finish, finish_token)
         lead = team_supervisor(

@@ -8,6 +8,7 @@ import teff.node as nodes
 from teff.errors import ConfigError
 from teff.flow.chain import Case, Chain, as_node, as_nodes, differs, equals
 from teff.flow.wiring import Wiring
+from teff.graph.options import check_text
 
 if TYPE_CHECKING:
     from teff.node import Ask, Extract
@@ -176,6 +177,8 @@ class ControlSteps(Wiring):
 
     def extract(self, recipe: Extract) -> Self:
         """Add the nodes of an `Extract`: a model that extracts, and what fills in the rest."""
+        if not isinstance(recipe, nodes.Extract):
+            raise ConfigError(f"extract() takes an Extract(...), not {type(recipe).__name__}.")
         for node in recipe.nodes():
             self.step(node)
         return self
@@ -186,6 +189,7 @@ class ControlSteps(Wiring):
         Raises:
             ConfigError: there is no such step, or the name is taken.
         """
+        check_text("name", name, optional=False)
         if name in self._labels or name in self._nodes:
             raise ConfigError(f"label {name!r} is taken already; choose another name.")
         self._labels[name] = self._loop_decider or self._decider("label()")

@@ -78,9 +78,8 @@ class Flow(NodeSteps, ControlSteps, AgentSteps):
             ConfigError: a bound that makes no sense.
             TypeError: there is no bound of that name.
         """
-        self._options["limits"] = attrs.evolve(
-            limits or self._options["limits"] or Limits(), **bounds
-        )
+        before = self._options["limits"] if limits is None else limits
+        self._options["limits"] = attrs.evolve(Limits.of(before or {}), **bounds)
         return self
 
     def compile(self) -> Graph:

@@ -164,12 +164,13 @@ class SubFlow(Node):
         return written
 
     def to_config(self) -> dict[str, Any]:
-        """Return the graph, and the maps and the bound where there are any."""
+        """Return the graph, and what else was given."""
         options = {
             "graph": self.graph,
             "input_map": self.input_map,
             "output_map": self.output_map,
             "max_iterations": self.max_iterations,
+            "turn_keys": list(self._turn_keys) or None,
             "limits": None if self.limits is None else self.limits.to_config(),
         }
         return {name: value for name, value in options.items() if value is not None}

@@ -10,6 +10,7 @@ from teff.errors import ConfigError
 from teff.flow.chain import Steppable, as_node, both
 from teff.graph import Edge
 from teff.graph.edge import Condition
+from teff.graph.options import check_text
 from teff.node import Node
 
 __all__ = ["Wiring"]
@@ -72,6 +73,7 @@ class Wiring:
         return self.step(node, id)
 
     def _add(self, node: Node, id: str | None) -> str:
+        check_text("id", id)
         name = id or node.id or self._made_up_id(node)
         if name in self._nodes:
             raise ConfigError(f"two steps have the id {name!r}; give one of them another.")

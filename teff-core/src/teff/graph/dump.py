@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -139,10 +140,12 @@ def _plain(value: Any, what: str, *, path: str = "") -> Any:
     Raises:
         ConfigError: a file cannot hold it.
     """
-    if value is None or isinstance(value, bool | str):
-        return str(value) if isinstance(value, str) else value
     if isinstance(value, enum.Enum):
         return _plain(value.value, what, path=path)
+    if value is None or isinstance(value, bool | str):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{what} holds {value}, which a file cannot hold.", path=path)
     if isinstance(value, int | float):
         return value
     if value is Command.STOP:
@@ -152,13 +155,24 @@ def _plain(value: Any, what: str, *, path: str = "") -> Any:
     if hasattr(value, "entry_point"):
         return plain_graph(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, what, path=path) for key, item in value.items()}
+        return {
+            _key(key, what, path=path): _plain(item, what, path=path) for key, item in value.items()
+        }
     if isinstance(value, AbstractSet):
-        return [_plain(item, what, path=path) for item in sorted(value)]
+        return [_plain(item, what, path=path) for item in sorted(value, key=repr)]
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(item, what, path=path) for item in value]
     kind = "a function" if callable(value) else f"a {type(value).__name__}"
     raise ConfigError(f"{what} holds {kind}, which a file cannot hold.", path=path)
+
+
+def _key(key: Any, what: str, *, path: str) -> str:
+    plain = _plain(key, what, path=path)
+    if not isinstance(plain, str):
+        raise ConfigError(
+            f"{what} holds a mapping with the key {key!r}; in a file keys are text.", path=path
+        )
+    return plain
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ the turn. So a turn reads that list and the turn before it, however long the cha
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +36,9 @@ class Session:
         self._store = store
         self._owner = owner
         self._lease: Lease | None = None
+        #: What was noted before the last record. Who cancels is told of nothing, so it is written
+        #: again then: the same message must find the turn open.
+        self._before: Mapping[str, Any] = {}
 
     @property
     def list_id(self) -> str:
@@ -52,8 +56,7 @@ class Session:
 
     def _note(self, data: Mapping[str, Any]) -> None:
         self.asked = data["asked"]
-        if not self.asked:
-            self.closed = data["turn"]
+        self.closed = data["turn"] - bool(self.asked)  # a turn that has asked is not over
 
     async def turn(self, number: int) -> Journal:
         """Return what is recorded of a turn; nothing where it has not begun."""
@@ -68,10 +71,18 @@ class Session:
         await self._append({"turn": number, "asked": question.id})
 
     async def _append(self, data: Mapping[str, Any]) -> None:
+        self._before = {"turn": self.closed + bool(self.asked), "asked": self.asked}
+        try:
+            await self._write(data)
+        except asyncio.CancelledError:
+            await self._write(self._before)
+            raise
+        self._note(data)
+
+    async def _write(self, data: Mapping[str, Any]) -> None:
         assert self._lease is not None  # noqa: S101  # only an open session is written
         record = Record(kind="value", path="turn", data=freeze(dict(data)))
         await uninterrupted(self._store.append(self._lease, [record]))
-        self._note(data)
 
     async def claim(self) -> None:
         """Take the session, for one turn.
@@ -92,6 +103,25 @@ class Session:
         if self._lease is not None:
             await self._store.release(self._lease, left)
 
+    async def leave(self, left: RunState) -> None:
+        """Give the session back after a turn; a cancellation of that takes back what was told."""
+        try:
+            await uninterrupted(self.release(left))
+        except asyncio.CancelledError:
+            if left != "failed":
+                await uninterrupted(self._reopen())
+            raise
+
+    async def _reopen(self) -> None:
+        try:
+            await self.claim()
+        except RunLocked:
+            return  # another turn has begun; its message decides
+        try:
+            await self._write(self._before)
+        finally:
+            await self.release("failed")
+
 
 @asynccontextmanager
 async def open_session(store: Checkpointer, id: str, *, owner: str) -> AsyncIterator[Session]:
@@ -108,7 +138,7 @@ async def open_session(store: Checkpointer, id: str, *, owner: str) -> AsyncIter
         yield session
         left = "paused" if session.asked else "finished"
     finally:
-        await uninterrupted(session.release(left))
+        await session.leave(left)
 
 
 async def stored_run(store: Checkpointer, id: str, *, owner: str) -> Journal:

@@ -168,7 +168,7 @@ class Map(Node):
         result = own.get(self._result_key, _MISSING)
         if result is not _MISSING or not self._result_key:
             return None if result is _MISSING else result
-        written = sorted({key for update in updates for key in update})
+        written = sorted({str(key) for update in updates for key in update})
         if written:
             raise StateError(
                 f"the processor wrote {', '.join(written)}, but no {self._result_key!r}: name the "

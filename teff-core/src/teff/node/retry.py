@@ -13,7 +13,7 @@ from teff.errors import ConfigError, error_text
 from teff.node.base import Node, is_composite, options
 from teff.node.function import FunctionNode
 from teff.node.inner import as_inner_node
-from teff.node.retry_on import RetryOn, compile_retry_on
+from teff.node.retry_on import RetryOn, compile_retry_on, plain_retry_on
 from teff.runtime import Command, ExecContext
 
 __all__ = ["Retry"]
@@ -195,6 +195,13 @@ class Retry(Node):
     def targets(self) -> Iterable[str]:
         """Return where the node may go."""
         return self.node.targets()
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the options that are not what they are by default; exception classes by name."""
+        options = super().to_config()
+        if "retry_on" in options:
+            options["retry_on"] = plain_retry_on(self.retry_on)
+        return options
 
     def signature(self) -> Any:
         """Return the signature of the node, within that of this one."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from teff.errors import CheckpointError, ConfigError, GraphInterrupt, ToolError, WorkflowError
 
-__all__ = ["RetryOn", "compile_retry_on"]
+__all__ = ["RetryOn", "compile_retry_on", "plain_retry_on"]
 
 #: An exception class, the name of one, or an HTTP status.
 RetryOn: TypeAlias = type[Exception] | str | int
@@ -42,9 +42,7 @@ def compile_retry_on(selectors: RetryOn | Sequence[RetryOn]) -> _Matches:
         ConfigError: something that selects no failure, or one that is never tried again; without
             the name of a node in its message.
     """
-    given: Any = selectors
-    several = given if isinstance(given, list | tuple | set | frozenset) else [given]
-    tests = [_test_of(selector) for selector in several]
+    tests = [_test_of(selector) for selector in _several(selectors)]
 
     def matches(error: Exception) -> bool:
         if isinstance(error, _NEVER) or _is_cancellation(error):
@@ -56,6 +54,30 @@ def compile_retry_on(selectors: RetryOn | Sequence[RetryOn]) -> _Matches:
         return isinstance(cause, Exception) and any(test(cause) for test in tests)
 
     return matches
+
+
+def plain_retry_on(selectors: RetryOn | Sequence[RetryOn]) -> list[str | int]:
+    """Return selectors as a file holds them: exception classes by their names.
+
+    >>> plain_retry_on([ConnectionError, 429])
+    ['ConnectionError', 429]
+    """
+    return [
+        _name_of(selector) if isinstance(selector, type) else selector
+        for selector in _several(selectors)
+    ]
+
+
+def _several(selectors: Any) -> list[Any]:
+    if isinstance(selectors, list | tuple | set | frozenset):
+        return list(selectors)
+    return [selectors]
+
+
+def _name_of(kind: type[Exception]) -> str:
+    if kind.__module__ == "builtins":
+        return kind.__name__
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def _is_cancellation(error: Exception) -> bool:

@@ -76,7 +76,7 @@ def read_keys(source: Any) -> dict[str, StateKey]:
     """
     if isinstance(source, Mapping):
         for name in source:
-            if not isinstance(name, str):
+            if not (name and isinstance(name, str)):
                 raise ConfigError(f"a key of the state is text, not {name!r}.", path=str(name))
         return {name: _from_entry(name, entry) for name, entry in source.items()}
     if not isinstance(source, type):

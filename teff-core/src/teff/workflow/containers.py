@@ -26,6 +26,7 @@ _SUB_FLOW: Fields = {
     "input_map": Mapping[str, str] | None,
     "output_map": Mapping[str, str] | None,
     "max_iterations": int | None,
+    "turn_keys": list[str],
     "limits": Limits | Mapping[str, Any] | None,
 }
 

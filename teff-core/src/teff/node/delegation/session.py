@@ -147,7 +147,7 @@ class Session:
             ) from error
         used: dict[str, Any] = {
             "provider": harness.provider.name,
-            "model": harness.model,
+            "model": reply.model or harness.model,
             **reply.usage.to_json(),
         }
         used["total_tokens"] = reply.usage.total
