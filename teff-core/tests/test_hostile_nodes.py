@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from teff.errors import ConfigError, GraphChanged, GraphInterrupt, WorkflowError
 from teff.flow import Case, Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.messages import ToolCall, message_text
-from teff.node import Command, Node, make_function_node
+from teff.node import Command, Loop, Map, Node, Parallel, Retry, make_function_node
 from teff.provider import ChatReply
 from teff.runtime import Limits, StreamEvent
 from teff.state import Append
@@ -830,3 +831,89 @@ def test_a_cancellation_does_not_wait_for_what_goes_on_beside_a_pause() -> None:
         return len(asyncio.all_tasks())
 
     assert asyncio.run(scenario()) == 1
+
+
+class Wordless(Exception):
+    """An exception that cannot say what it is about."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+async def speechless(ctx: Any, state: dict[str, Any]) -> None:
+    raise Wordless
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        make_function_node,
+        lambda node: SubFlow(Graph({"in": make_function_node(node)}, [], "in")),
+        lambda node: Retry(node, max_retries=2),
+        lambda node: Loop(node, key="done", until="yes"),
+        lambda node: Parallel([node, [node]]),
+        lambda node: Map(node, input_keys="xs", output_key="ys"),
+    ],
+)
+def test_an_exception_without_a_text_is_a_failure_like_any_other(wrap: Any) -> None:
+    events: list[StreamEvent] = []
+    after = make_function_node(lambda ctx, state: {"taken": state["error"]["type"]})
+    graph = Graph({"a": wrap(speechless), "b": after}, [Edge("a", "b", "__error__")], "a")
+    result = Stored(graph).run({"xs": [1]}, emit=events.append)
+    assert result["taken"] == "Wordless"
+    assert "__str__" in result["error"]["message"]
+    alone = Graph({"a": wrap(speechless)}, [], "a")
+    with pytest.raises(Wordless):
+        asyncio.run(alone.run({"xs": [1]}, emit=events.append))
+    assert events[-1].data["status"] == "failed"
+
+
+@pytest.mark.parametrize("container", ["parallel", "map"])
+def test_failures_without_a_text_can_be_collected(container: str) -> None:
+    node: Node
+    if container == "parallel":
+        node = Parallel([speechless], on_error="collect", errors_key="errors")
+    else:
+        node = Map(speechless, input_keys="xs", on_error="collect", errors_key="errors")
+    result = asyncio.run(Graph({"a": node}, [], "a").run({"xs": [1]}))
+    assert [failure["type"] for failure in result["errors"]] == ["Wordless"]
+
+
+def test_a_model_is_told_of_a_tool_that_failed_without_a_text() -> None:
+    async def look(place: str) -> str:
+        """Look."""
+        raise Wordless
+
+    graph = agent(ScriptedProvider([call_tool("look", {"place": "here"}), "done"]))
+    result = Stored(graph, look).run({"messages": [{"role": "user", "content": "look"}]})
+    assert message_text(result["messages"][-1]) == "done"
+    assert "Wordless" in message_text(result["messages"][-2])
+
+
+def test_a_failure_beside_a_cancellation_is_no_exception_that_nobody_saw() -> None:
+    complaints: list[Any] = []
+
+    async def fails_late(ctx: Any, state: dict[str, Any]) -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            raise ValueError("too late")
+
+    async def main(node: Node) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: complaints.append(told))
+        running = asyncio.create_task(Graph({"a": node}, [], "a").run({"xs": [1, 2]}))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        del running
+        gc.collect()
+        await asyncio.sleep(0)
+
+    for node in (
+        Parallel([fails_late, Parallel([fails_late, fails_late])]),
+        Map(Parallel([fails_late]), input_keys="xs", output_key="ys"),
+    ):
+        asyncio.run(main(node))
+    assert complaints == []

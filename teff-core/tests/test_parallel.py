@@ -625,3 +625,13 @@ def test_flows_side_by_side_add_up_where_a_reducer_adds(killed_after: int | None
         state = None
     result = asyncio.run(graph.run(state, **store, limits=Limits(max_steps=99)))
     assert dict(result) == {"n": 113, "log": ["0", "1", "2", "10"], "first": 1}
+
+
+def test_no_branch_is_lost_because_its_made_up_name_is_taken() -> None:
+    def branch(id: str, amount: int) -> Node:
+        node = make_function_node(gives(n=amount))
+        node.id = id
+        return node
+
+    node = Parallel([branch("a-2", 1), branch("a", 10), branch("a", 100), branch("a", 1000)])
+    assert run(node, {"n": 0}, reducers={"n": operator.add})["n"] == 1111

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from teff.checkpoint import Lease, MemoryCheckpointer, Record
 from teff.flow import AgentRole, Flow
-from teff.graph import Graph
+from teff.graph import Graph, TurnResult
 from teff.graph.turn_keys import is_turn_key, turn_keys
-from teff.messages import user
+from teff.messages import assistant, user
 from teff.provider import ChatRequest
-from teff.runtime import StreamEvent
+from teff.runtime import ExecContext, StreamEvent
+from teff.state import Append
 from teff.testing import ScriptedProvider
 
 AGENTS = ("plan", "write", "check")
@@ -173,3 +174,55 @@ def test_a_chat_whose_messages_are_repeated_after_every_death_is_one_that_never_
         return results
 
     assert talk(MortalStore(deaths)) == talk(MemoryCheckpointer())
+
+
+async def cancelled_until_told(
+    graph: Graph, message: str, cancellations: list[int], chat: dict[str, Any]
+) -> TurnResult:
+    """Take a turn, and repeat its message for as long as it is cancelled."""
+    while True:
+        turn = asyncio.create_task(graph.turn(message, **chat))
+        if cancellations:
+            for _ in range(cancellations.pop()):
+                await asyncio.sleep(0)
+            turn.cancel()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            continue
+
+
+@given(
+    messages=st.lists(st.sampled_from(["hi", "ask", "yes", ""]), min_size=1, max_size=4),
+    cancellations=st.lists(st.integers(0, 60), max_size=12),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_chat_whose_messages_are_repeated_after_every_cancellation_is_one_that_had_none(
+    messages: list[str], cancellations: list[int]
+) -> None:
+    def talk(cancellations: list[int]) -> Any:
+        effects: list[Any] = []
+
+        async def listen(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+            said = state["input"]
+            await ctx.once("heard", lambda: effects.append((len(state["messages"]), said)))
+            sure = await ctx.interrupt("sure", "Sure?") if said == "ask" else None
+            return {"heard": [said, sure], "turns": state.get("turns", 0) + 1}
+
+        async def answer(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+            await asyncio.sleep(0)
+            return {"messages": Append([assistant(str(state["heard"]))])}
+
+        graph = Flow().parallel([listen]).step(answer).compile()
+        chat = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "c"}
+
+        async def main() -> list[TurnResult]:
+            return [
+                await cancelled_until_told(graph, message, cancellations, chat)
+                for message in messages
+            ]
+
+        told = [(turn.reply, turn.prompt, turn.state) for turn in asyncio.run(main())]
+        return told, effects
+
+    assert talk(list(cancellations)) == talk([])

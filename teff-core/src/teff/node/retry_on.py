@@ -75,9 +75,9 @@ def _several(selectors: Any) -> list[Any]:
 
 
 def _name_of(kind: type[Exception]) -> str:
-    if kind.__module__ == "builtins":
-        return kind.__name__
-    return f"{kind.__module__}.{kind.__name__}"
+    name = f"{kind.__module__}.{kind.__name__}"
+    # A module that was loaded from a file may be called what no name is.
+    return kind.__name__ if kind.__module__ == "builtins" or not _NAME.fullmatch(name) else name
 
 
 def _is_cancellation(error: Exception) -> bool:

@@ -34,36 +34,34 @@ class Need:
     Attributes:
         name: the outermost node around it, which people know.
         node: the node.
-        within: the defaults of the graphs around it, from the outside in.
+        within: the defaults of the graphs around it; those of an outer one win.
     """
 
     name: str
     node: Node
-    within: tuple[ModelDefaults, ...] = ()
+    within: ModelDefaults = ModelDefaults()
 
     def defaults(self, outer: ModelDefaults) -> ModelDefaults:
         """Return the defaults that it finds where those around the graph are ``outer``."""
-        for defaults in self.within:
-            outer = outer.filled_from(defaults)
-        return outer
+        return outer.filled_from(self.within)
 
 
 def find_needs(nodes: Mapping[str, Node]) -> tuple[Need, ...]:
-    """Return the nodes at any depth that ask a model or use tools, each once."""
+    """Return the nodes at any depth that ask a model or use tools, once for each of their defaults."""
     found: list[Need] = []
-    seen: set[int] = set()
+    seen: set[tuple[int, ModelDefaults]] = set()
     ahead = [Need(name=name, node=node) for name, node in nodes.items()]
     while ahead:
         need = ahead.pop()
         node = need.node
-        if id(node) in seen:
+        if (id(node), need.within) in seen:
             continue
-        seen.add(id(node))
+        seen.add((id(node), need.within))
         kind = type(node)
         if kind.asks_model is not Node.asks_model or kind.uses_tools is not Node.uses_tools:
             found.append(need)
         inner: Graph | None = getattr(node, "graph", None)
-        within = need.within if inner is None else (*need.within, inner.defaults)
+        within = need.within if inner is None else need.within.filled_from(inner.defaults)
         ahead += [Need(name=need.name, node=child, within=within) for child in node.children()]
     return tuple(found)
 
@@ -89,7 +87,14 @@ def check_models_and_tools(
     """
     for need in graph.needs:
         for check in _checks(need, tools, defaults, undeclared):
-            check()
+            try:
+                check()
+            except ConfigError as error:
+                if repr(need.name) in error.message:
+                    raise
+                raise ConfigError(
+                    f"node {need.name!r}: {error.message}", path=need.name, hint=error.hint
+                ) from error
 
 
 def missing_models_and_tools(
