@@ -106,7 +106,9 @@ def check_options(options: RunOptions) -> None:
         known = ", ".join(sorted(RunOptions.__annotations__))
         raise TypeError(f"run() takes no {', '.join(sorted(unknown))}; it takes {known}")
     timeout: object = options.get("node_timeout")
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+    if timeout is not None and not (
+        isinstance(timeout, int | float) and timeout is not True and timeout > 0
+    ):
         raise ConfigError(f"node_timeout must be a number of seconds above 0, not {timeout!r}.")
     if options.get("on_limit", "stop") not in ("stop", "raise"):
         raise ConfigError(f"on_limit is 'stop' or 'raise', not {options['on_limit']!r}.")

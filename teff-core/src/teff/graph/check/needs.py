@@ -39,7 +39,7 @@ class Need:
 
     name: str
     node: Node
-    within: ModelDefaults = ModelDefaults()
+    within: ModelDefaults = attrs.field(factory=ModelDefaults)
 
     def defaults(self, outer: ModelDefaults) -> ModelDefaults:
         """Return the defaults that it finds where those around the graph are ``outer``."""
