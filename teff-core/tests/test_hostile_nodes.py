@@ -9,12 +9,22 @@ from typing import Any
 
 import pytest
 
+import teff.node as nodes
 from teff.checkpoint import MemoryCheckpointer
 from teff.errors import ConfigError, GraphChanged, GraphInterrupt, WorkflowError
 from teff.flow import Case, Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.messages import ToolCall, message_text
-from teff.node import Command, Loop, Map, Node, Parallel, Retry, make_function_node
+from teff.node import (
+    LLM,
+    Command,
+    Loop,
+    Map,
+    Node,
+    Parallel,
+    Retry,
+    make_function_node,
+)
 from teff.provider import ChatReply
 from teff.runtime import Limits, StreamEvent
 from teff.state import Append
@@ -917,3 +927,37 @@ def test_a_failure_beside_a_cancellation_is_no_exception_that_nobody_saw() -> No
     ):
         asyncio.run(main(node))
     assert complaints == []
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_node_of_two_graphs_needs_a_model_in_both_before_the_first_step(
+    order: tuple[int, int],
+) -> None:
+    started: list[str] = []
+    asks = LLM(prompt="Hello")
+    provider = ScriptedProvider(["hi"])
+    graphs = [
+        Graph({"in": asks}, [], "in", providers={"p": provider}, default_provider="p"),
+        Graph({"in": asks}, [], "in"),
+    ]
+    nodes = {f"sub-{place}": SubFlow(graphs[place]) for place in order}
+    first = make_function_node(lambda ctx, state: started.append("first"))
+    path = ["first", *nodes]
+    edges = [Edge(one, other) for one, other in zip(path, path[1:], strict=False)]
+    graph = Graph({"first": first, **nodes}, edges, "first", default_model="m")
+    with pytest.raises(ConfigError, match="node 'sub-1' asks a model, but no provider"):
+        asyncio.run(graph.run({}))
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        nodes.ToolCall("serch"),
+        Parallel([nodes.ToolCall("serch")]),
+        LLM(prompt="x", provider="serch"),
+    ],
+)
+def test_what_a_node_needs_and_the_run_has_not_is_told_with_the_node(node: Node) -> None:
+    with pytest.raises(ConfigError, match="node 'a': unknown (tool|provider) 'serch'"):
+        asyncio.run(Graph({"a": node}, [], "a").run({}, default_model="m"))

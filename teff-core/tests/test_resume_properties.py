@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teff.checkpoint import MemoryCheckpointer
+from teff.checkpoint import Lease, MemoryCheckpointer, Record
 from teff.flow import Flow
 from teff.graph import Edge, Graph
-from teff.node import Node
+from teff.node import Node, make_function_node
 from teff.runtime import Limits
 from teff.state import DELETE, Append, Overwrite
 
@@ -118,3 +121,53 @@ def test_a_graph_that_changes_nothing_gives_back_an_equal_state_of_its_own(
     assert all(
         value is not state[key] for key, value in result.items() if isinstance(value, list | dict)
     )
+
+
+class JsonStore(MemoryCheckpointer):
+    """Keeps what a file would keep: equal values, and never the same objects."""
+
+    async def append(self, lease: Lease, records: Sequence[Record]) -> None:
+        kept = [attrs.evolve(each, data=json.loads(json.dumps(each.data))) for each in records]
+        await super().append(lease, kept)
+
+
+def paired(old: Any, new: Any) -> Any:
+    return [old, new]
+
+
+GIVEN = st.one_of(
+    st.sampled_from(["a", "b", "c"]).map(lambda key: lambda state: state[key]),
+    st.sampled_from(["a", "b", "c"]).map(lambda key: lambda state: Overwrite(state[key])),
+    st.lists(st.integers(), max_size=2).map(lambda value: lambda state: value),
+    st.just(lambda state: DELETE),
+)
+
+
+@given(
+    steps=st.lists(
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), GIVEN, min_size=1, max_size=2),
+        min_size=1,
+        max_size=6,
+    ),
+    reducers=st.dictionaries(
+        st.sampled_from(["a", "b"]), st.sampled_from([paired, "append", "keep"]), min_size=1
+    ),
+    at=st.integers(1, 5),
+    nested=st.booleans(),
+)
+def test_values_that_go_from_key_to_key_come_to_the_same_from_a_file(
+    steps: list[dict[str, Any]], reducers: dict[str, Any], at: int, nested: bool
+) -> None:
+    async def move(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        turn = state["turn"]
+        moved = {
+            key: make(state) for key, make in steps[turn].items() if {"a", "b", "c"} <= state.keys()
+        }
+        return {**moved, "turn": turn + 1}
+
+    start = {"turn": 0, "a": [1], "b": [2], "c": [3]}
+    graph = looping(make_function_node(move), len(steps), reducers, nested=nested)
+    expected = asyncio.run(graph.run(start))
+    stored: dict[str, Any] = {"checkpointer": JsonStore(), "checkpoint_id": "r"}
+    asyncio.run(graph.run(start, **stored, limits=Limits(max_steps=at)))
+    assert asyncio.run(graph.run(**stored, limits=Limits())) == expected

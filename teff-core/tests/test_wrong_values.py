@@ -36,6 +36,8 @@ def stored() -> dict[str, Any]:
         ("tools", {"search": nothing}),
         ("tools", [None]),
         ("reducers", ["append"]),
+        ("node_timeout", True),
+        ("node_timeout", float("nan")),
         ("on_llm_payload", 5),
         ("default_provider", 5),
         ("default_model", ["m"]),

@@ -28,6 +28,8 @@ Reducer = str | Callable[[Any, Any], Any]
 
 _MISSING: Any = object()
 _OPERATORS = frozenset({Append, Overwrite, type(DELETE)})
+#: Types of what may hold a container that is in the state already; any other is frozen anew.
+_PASSED_ON = FROZEN | {Overwrite}
 
 
 def _append(key: str, old: object, new: object) -> object:
@@ -95,6 +97,12 @@ def _from_function(function: Callable[[Any, Any], Any]) -> Callable[[str, Any, A
     return reduce
 
 
+def _stands_elsewhere(key: str, value: Any, *states: Mapping[str, Any]) -> bool:
+    return type(value) in FROZEN and any(
+        value is other and name != key for state in states for name, other in state.items()
+    )
+
+
 def merge_into(
     state: MutableMapping[str, Any], update: Mapping[str, Any], reducers: Reducers
 ) -> None:
@@ -127,6 +135,11 @@ def merge_into(
             f"the value for state key {key!r} contains itself or is nested too deeply: "
             "return plain data"
         ) from None
+    for key, value in changes.items():
+        # No two keys hold one object: what a node gives back for the one would look like what is
+        # under the other already, until the run is read from a file.
+        if type(update[key]) in _PASSED_ON and _stands_elsewhere(key, value, state, changes):
+            changes[key] = type(value)(value)
     state.update(changes)
     for name in deleted:
         state.pop(name, None)
