@@ -408,8 +408,8 @@ def test_the_waiting_calls_are_in_the_state_while_they_wait() -> None:
 @pytest.mark.parametrize("kind", [LLM, ReActAgent])
 def test_one_method_decides_what_is_laid_over_a_request(kind: Any) -> None:
     class Narrow(kind):  # type: ignore[misc]  # one class of two
-        async def overlay(self, ctx: Any, state: Any) -> Overlay:
-            whole: Overlay = await super().overlay(ctx, state)
+        async def overlay(self, ctx: Any, state: Any, messages: Any) -> Overlay:
+            whole: Overlay = await super().overlay(ctx, state, messages)
             kept = [spec for spec in whole.offered if spec.name == "add"]
             return attrs.evolve(whole, system=f"{whole.system} And more.", offered=kept)
 

@@ -242,16 +242,18 @@ def test_items_that_never_wait_need_few_tasks_without_a_limit() -> None:
 
 
 def test_items_that_wait_for_each_other_all_run_without_a_limit() -> None:
-    async def meet(ctx: Any, state: dict[str, Any]) -> None:
-        await barrier.wait()
+    async def meet(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        return {"met": await barrier.wait()}
 
-    async def main() -> None:
+    async def main() -> Any:
         nonlocal barrier
         barrier = asyncio.Barrier(1000)
-        await alone(Map(meet, input_keys="x")).run({"x": [0] * 1000})
+        node = Map(meet, input_keys="x", output_key="places", result_key="met")
+        return await alone(node).run({"x": [0] * 1000})
 
     barrier: Any = None
-    asyncio.run(asyncio.wait_for(main(), 30))
+    result = asyncio.run(asyncio.wait_for(main(), 30))
+    assert sorted(result["places"]) == list(range(1000))
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -285,8 +287,8 @@ def test_map_06_the_peak_is_the_limit(plain: bool) -> None:
 
 def test_plain_functions_are_not_bounded_by_a_pool_of_threads() -> None:
     barrier = threading.Barrier(60)
-    node = Map(lambda ctx, state: {"z": barrier.wait(20)}, input_keys="x")
-    run(node, {"x": [0] * 60})
+    node = Map(lambda ctx, state: {"z": barrier.wait(20)}, input_keys="x", output_key="z")
+    assert sorted(run(node, {"x": [0] * 60})["z"]) == list(range(60))
 
 
 # Failures.

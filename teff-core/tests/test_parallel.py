@@ -109,16 +109,17 @@ def test_wrong_options_are_refused_by_name(option: str, value: Any) -> None:
 
 
 def test_branches_really_run_at_the_same_time() -> None:
-    async def meet(ctx: Any, state: dict[str, Any]) -> None:
-        await barrier.wait()
+    async def meet(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        return {"met": Append([await barrier.wait()])}
 
-    async def main() -> None:
+    async def main() -> Any:
         nonlocal barrier
         barrier = asyncio.Barrier(20)
-        await alone(Parallel([meet] * 20)).run({})
+        return await alone(Parallel([meet] * 20)).run({})
 
     barrier: Any = None
-    asyncio.run(asyncio.wait_for(main(), 10))
+    result = asyncio.run(asyncio.wait_for(main(), 10))
+    assert sorted(result["met"]) == list(range(20))
 
 
 @pytest.mark.parametrize("limit", [1, 3])

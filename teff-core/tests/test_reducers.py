@@ -427,3 +427,18 @@ def test_an_annotation_that_cannot_be_resolved_is_an_error(annotation: str) -> N
     schema = type("Broken", (), {"__annotations__": {"log": annotation}, "__module__": __name__})
     with pytest.raises(ConfigError, match="'Broken' has an annotation that cannot be resolved"):
         reducers_from_schema(schema)
+
+
+def test_merging_looks_at_the_keys_of_the_update_alone() -> None:
+    class Watched(dict[str, Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("the whole state was walked over")
+
+        items = values = keys = __iter__
+
+    log = freeze(["a"])
+    state = Watched(log=log, other=freeze([1]))
+    merge_into(state, {"log": log, "copy": log, "again": Overwrite(log), "more": [1]}, {})
+    assert state["log"] is log
+    assert state["copy"] == state["again"] == log
+    assert len({id(state[key]) for key in ("log", "copy", "again")}) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -522,11 +521,9 @@ def test_rty_07_a_function_that_is_not_async_is_abandoned_at_the_timeout_and_tha
         release.wait(30)
         done.set()
 
-    began = time.monotonic()
     with pytest.raises(TimeoutError, match="its thread was abandoned and goes on"):
         run(Retry(step, timeout=0.02, max_retries=1))
-    assert time.monotonic() - began < 20
-    assert not done.is_set()
+    assert not done.is_set()  # it was not waited for
     release.set()
     assert done.wait(30)
 

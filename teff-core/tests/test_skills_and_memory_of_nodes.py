@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from teff.errors import ConfigError
+from teff.checkpoint import MemoryCheckpointer
+from teff.errors import ConfigError, GraphInterrupt
 from teff.flow import Flow
 from teff.memory import InMemoryStore, MemoryConfig
 from teff.node import LLM, ReActAgent, ToolExec, default_registry
+from teff.node.delegation import replace
 from teff.skill import Skill
 from teff.testing import ScriptedProvider, call_tool
 
@@ -137,3 +139,41 @@ def test_memory_may_be_given_as_options() -> None:
         LLM(memory={"store": "in_memory", "namespce": ["a"]})
     with pytest.raises(ConfigError, match="in_memry"):
         LLM(memory={"store": "in_memry", "namespace": ["a"]})
+
+
+def test_a_step_that_begins_again_recalls_what_it_recalled() -> None:
+    memory = remembering()
+    model = ScriptedProvider([call_tool("ask_human", {"question": "Hot?"}), "Green."])
+    flow = Flow().llm(prompt="Which tea?", memory=memory, use_tools=["ask_human"])
+    graph = flow.compile()
+    stored: Any = {
+        "checkpointer": MemoryCheckpointer(),
+        "checkpoint_id": "r",
+        "providers": {"scripted": model},
+        "default_provider": "scripted",
+        "default_model": "m",
+    }
+    with pytest.raises(GraphInterrupt):
+        asyncio.run(graph.run({"user": "ada"}, **stored))
+    store: Any = memory.store
+    asyncio.run(store.put(["users", "ada"], "new", {"text": "Ada now takes black tea."}))
+    result = asyncio.run(graph.run(resume={"ask_human": "yes"}, **stored))
+    assert result["output"] == "Green."
+    assert len(model.requests) == 2
+    assert "black tea" not in str(model.requests[1].messages)
+
+
+def test_a_delegate_looks_up_what_its_guard_lets_through() -> None:
+    class Watched(InMemoryStore):
+        async def search(self, namespace: Any, query: str, *, k: int = 10) -> Any:
+            asked.append(query)
+            return await super().search(namespace, query, k=k)
+
+    asked: list[str] = []
+    flow = Flow().delegate(
+        agents={"clerk": {"description": "Counts.", "system": "Count."}},
+        memory=MemoryConfig(store=Watched(), namespace=["ada"]),
+        guards={"input": lambda text: replace(text.replace("4711", "****"))},
+    )
+    ask(flow, {"input": "My PIN is 4711"}, ScriptedProvider(["Keep it."]))
+    assert asked == ["My PIN is ****"]

@@ -77,28 +77,33 @@ def test_everything_that_is_wrong_with_an_update_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "update",
+    ("update", "changed"),
     [
-        {"log": "a"},
-        {"log": ["a", "b"]},
-        {"log": ("a",)},
-        {"log": Append(["a"])},
-        {"log": Overwrite(["a"])},
-        {"log": DELETE},
-        {"names": Append(["a"])},
-        {"n": Overwrite(1)},
-        {"n": DELETE},
-        {"_scratch": object()},
-        {"error": "x"},
-        Command({"n": 1}),
-        lambda state: {**state, "n": 2},
-        lambda state: state | {"log": "c"},
-        None,
-        {},
+        ({"log": "a"}, {"log": ["z", "a"]}),
+        ({"log": ["a", "b"]}, {"log": ["z", "a", "b"]}),
+        ({"log": ("a",)}, {"log": ["z", "a"]}),
+        ({"log": Append(["a"])}, {"log": ["z", "a"]}),
+        ({"log": Overwrite(["a"])}, {"log": ["a"]}),
+        ({"names": Append(["a"])}, {"names": ["y", "a"]}),
+        ({"n": Overwrite(1)}, {"n": 1}),
+        ({"_scratch": 7}, {"_scratch": 7}),
+        ({"error": "x"}, {"error": "x"}),
+        (Command({"n": 1}), {"n": 1}),
+        (lambda state: {**state, "n": 2}, {"n": 2}),
+        (lambda state: state | {"log": "c"}, {"log": ["z", "c"]}),
+        (None, {}),
+        ({}, {}),
     ],
 )
-def test_what_fits(update: Any) -> None:
-    run(returning(update), {"log": ["z"], "names": ["y"]})
+def test_what_fits(update: Any, changed: dict[str, Any]) -> None:
+    before = {"log": ["z"], "names": ["y"]}
+    result = run(returning(update), before)
+    assert {key: result[key] for key in {**before, **changed}} == {**before, **changed}
+
+
+def test_a_key_may_be_deleted() -> None:
+    result = run(returning({"log": DELETE, "n": DELETE}), {"log": ["z"], "names": ["y"], "n": 1})
+    assert not result.keys() & {"log", "n"}
 
 
 @pytest.mark.parametrize(

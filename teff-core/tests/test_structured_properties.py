@@ -111,4 +111,4 @@ def test_any_text_is_read_or_has_problems(text: str, finish: str, schema: dict[s
 @given(PIECES)
 def test_every_value_that_is_found_is_json(text: str) -> None:
     for candidate in find_json(text).candidates:
-        json.dumps(candidate.value, allow_nan=False)
+        assert json.loads(json.dumps(candidate.value, allow_nan=False)) == candidate.value

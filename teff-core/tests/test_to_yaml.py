@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from teff.errors import ConfigError
 from teff.flow import SubFlow, agent_step
@@ -61,7 +62,8 @@ def test_members_of_an_enum_are_written_as_their_values(tmp_path: Path) -> None:
 
 
 def test_a_set_of_anything_is_written_as_a_list() -> None:
-    written(Fallback(field="x", value={1, "a"}))
+    (step,) = yaml.safe_load(written(Fallback(field="x", value={1, "a"})))["steps"]
+    assert sorted(step["config"]["value"], key=str) == [1, "a"]
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,8 @@ class AgentSteps(Wiring):
         ]
         return self
 
-    def react(
-        self,
-        model: str | None = None,
-        system: str = "",
-        *,
-        agent: ReActAgent | type[ReActAgent] | None = None,
-        id: str | None = None,
-        **config: Any,
-    ) -> Self:
-        """Do the same as `harness`, by its other name."""
-        return self.harness(model, system, agent=agent, id=id, **config)
+    #: `harness` by its other name.
+    react = harness
 
     def route(
         self,

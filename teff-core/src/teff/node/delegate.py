@@ -193,7 +193,7 @@ class Delegate(AssistantNode):
             asked = to_text(verdict.value)
             messages = _said_instead(messages, asked)
             added = [user(asked)] if added else []
-        overlay = await self._overlay(ctx, state)
+        overlay = await self._overlay(ctx, state, messages)
         session = Session(
             self,
             ctx,
@@ -217,8 +217,13 @@ class Delegate(AssistantNode):
             ctx.set_stop_reason("max_delegations")
         return self._updates(ctx, session, answer, added)
 
-    async def _overlay(self, ctx: ExecContext, state: Mapping[str, Any]) -> Overlay:
-        overlay = await self.overlay(ctx, state)
+    async def _overlay(
+        self,
+        ctx: ExecContext,
+        state: Mapping[str, Any],
+        messages: Sequence[Message | Mapping[str, Any]],
+    ) -> Overlay:
+        overlay = await self.overlay(ctx, state, messages)
         for tool in overlay.offered:
             if tool.name.removeprefix(PREFIX) in self._agents and tool.name.startswith(PREFIX):
                 raise ConfigError(
@@ -274,11 +279,6 @@ class Delegate(AssistantNode):
         return f"{self.output_key}_forced"
 
     # What it says of itself.
-
-    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
-        """Return the user's last words: the input, or those of the conversation."""
-        history = conversation(state, self.messages_key) if self.messages_key else []
-        return last_user_message([*history, *self._opening(state, history)])
 
     def reads(self) -> Iterable[str]:
         """Return the keys of the system text, the input, the conversation and the contexts."""

@@ -14,7 +14,6 @@ from teff.messages import (
     Message,
     assistant,
     conversation,
-    last_user_message,
     tool_result,
     user,
     with_system,
@@ -139,11 +138,12 @@ class LLM(AssistantNode):
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model; return its text, or the value that it was read as, under ``output_key``."""
         harness = self.harness(ctx)
-        overlay = await self.overlay(ctx, state)
+        messages = self._messages(ctx, state)
+        overlay = await self.overlay(ctx, state, messages)
         wanted = self._wanted
         told = [overlay.system, wanted.instruction if wanted is not None else ""]
         system = "\n\n".join(text for text in told if text)
-        messages = with_system(self._messages(ctx, state), system)
+        messages = with_system(messages, system)
         reply, messages = await self._converse(ctx, harness, messages, overlay, state)
         value: Any = reply.text
         if wanted is not None:
@@ -179,10 +179,6 @@ class LLM(AssistantNode):
                 )
             return [user(to_text(state[self.input_key]))]
         return [user(json.dumps(state, ensure_ascii=False, default=str))]
-
-    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
-        """Return the user's last words: those of the conversation, the prompt or the input."""
-        return last_user_message(self._messages(ctx, state)) or ""
 
     async def _converse(
         self,

@@ -17,6 +17,7 @@ from teff.harness import (
     tools_in_scope,
 )
 from teff.memory import MemoryConfig, memory_text
+from teff.messages import Message, last_user_message
 from teff.node.base import Node, options
 from teff.node.skilled import SkilledNode
 from teff.prompt import compile_template
@@ -144,8 +145,18 @@ class AssistantNode(ModelNode, SkilledNode):
         super().__attrs_post_init__()
         self._system = compile_template(self.system)
 
-    async def overlay(self, ctx: ExecContext, state: Mapping[str, Any]) -> Overlay:
+    async def overlay(
+        self,
+        ctx: ExecContext,
+        state: Mapping[str, Any],
+        messages: Sequence[Message | Mapping[str, Any]],
+    ) -> Overlay:
         """Return what is laid over the request of one visit: the one place where that is decided.
+
+        Args:
+            ctx: of the visit.
+            state: for the templates.
+            messages: what is asked; memories are looked up by the user's last words in it.
 
         Raises:
             ConfigError: an unknown tool.
@@ -156,7 +167,7 @@ class AssistantNode(ModelNode, SkilledNode):
         texts = [
             self._system.render(state, name="system", node=ctx.node_id),
             self._skills.system_text(),
-            await self._recalled(ctx, state),
+            await self._recalled(ctx, state, last_user_message(messages)),
         ]
         return Overlay(
             system="\n\n".join(text for text in texts if text),
@@ -167,19 +178,18 @@ class AssistantNode(ModelNode, SkilledNode):
             ],
         )
 
-    async def _recalled(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
+    async def _recalled(self, ctx: ExecContext, state: Mapping[str, Any], asked: str) -> str:
         """Return what memory holds for the user's last words."""
-        if not isinstance(self.memory, MemoryConfig):
+        memory = self.memory
+        if not isinstance(memory, MemoryConfig):
             return ""
         of_the_run = {"owner": ctx.owner, "checkpoint_id": ctx.checkpoint_id, "run_id": ctx.run_id}
         values = {name: value for name, value in of_the_run.items() if value is not None}
-        return await memory_text(
-            self.memory, self.asked(ctx, state), {**state, **values}, node=ctx.node_id
+        # Recorded, so that a run that goes on asks what it asked before, whatever came in since.
+        return await ctx.once(
+            "memory",
+            lambda: memory_text(memory, asked, {**state, **values}, node=ctx.node_id),
         )
-
-    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
-        """Return the user's last words, which memories are looked up by."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what was asked: write asked")
 
     def uses_tools(self) -> Iterable[str]:
         """Return the names of the tools that must be there."""

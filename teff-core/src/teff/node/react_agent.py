@@ -70,10 +70,11 @@ class ReActAgent(AssistantNode):
         exhausted = rounds >= self.max_tool_rounds
         if exhausted:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
-        overlay = await self.overlay(ctx, state)
+        messages = [*history, *added]
+        overlay = await self.overlay(ctx, state, messages)
         offered = () if exhausted else overlay.offered
         reply = await self.harness(ctx).call(
-            with_system([*history, *added], overlay.system),
+            with_system(messages, overlay.system),
             tools=offered,
             stream=self.stream,
             on_token=self.on_token,
@@ -92,11 +93,6 @@ class ReActAgent(AssistantNode):
             "_tool_call_args": first["args"],
             "_tool_call_id": first["id"],
         }
-
-    def asked(self, ctx: ExecContext, state: Mapping[str, Any]) -> str:
-        """Return the user's last words: the input, or those of the conversation."""
-        history = conversation(state, self.messages_key)
-        return last_user_message([*history, *self._opening(state, history)]) or ""
 
     def _opening(
         self, state: Mapping[str, Any], history: Sequence[Message | Mapping[str, Any]]

@@ -28,7 +28,7 @@ Reducer = str | Callable[[Any, Any], Any]
 
 _MISSING: Any = object()
 _OPERATORS = frozenset({Append, Overwrite, type(DELETE)})
-#: Types of what may hold a container that is in the state already; any other is frozen anew.
+#: Types of what may hold a container that is frozen already; any other is frozen anew.
 _PASSED_ON = FROZEN | {Overwrite}
 
 
@@ -97,12 +97,6 @@ def _from_function(function: Callable[[Any, Any], Any]) -> Callable[[str, Any, A
     return reduce
 
 
-def _stands_elsewhere(key: str, value: Any, *states: Mapping[str, Any]) -> bool:
-    return type(value) in FROZEN and any(
-        value is other and name != key for state in states for name, other in state.items()
-    )
-
-
 def merge_into(
     state: MutableMapping[str, Any], update: Mapping[str, Any], reducers: Reducers
 ) -> None:
@@ -136,9 +130,13 @@ def merge_into(
             "return plain data"
         ) from None
     for key, value in changes.items():
-        # No two keys hold one object: what a node gives back for the one would look like what is
-        # under the other already, until the run is read from a file.
-        if type(update[key]) in _PASSED_ON and _stands_elsewhere(key, value, state, changes):
+        # A container has its identity from its key, as `changed_keys` takes it: one that was passed
+        # on from elsewhere, from another key or a child, is taken over as a copy of its own.
+        if (
+            type(update[key]) in _PASSED_ON
+            and type(value) in FROZEN
+            and value is not state.get(key)
+        ):
             changes[key] = type(value)(value)
     state.update(changes)
     for name in deleted:
