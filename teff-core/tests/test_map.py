@@ -439,3 +439,13 @@ def test_what_is_known_of_keys_and_children() -> None:
     assert list(node.children()) == [render]
     assert over_x(render).signature() == node.signature()
     assert over_x(render, chunk_size=2).signature() != node.signature()
+
+
+def test_the_time_of_a_run_for_each_node_says_of_a_thread_in_a_container_that_it_goes_on() -> None:
+    release = threading.Event()
+    graph = alone(Map(lambda ctx, state: {"y": release.wait(30)}, input_keys="x", output_key="y"))
+    try:
+        with pytest.raises(TimeoutError, match="its thread was abandoned and goes on"):
+            asyncio.run(graph.run({"x": [1]}, node_timeout=0.01))
+    finally:
+        release.set()

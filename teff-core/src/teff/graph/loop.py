@@ -14,7 +14,7 @@ from typing import Any
 from teff.errors import GraphInterrupt, NodeError, StateError, WorkflowError, error_text, suggest
 from teff.graph.edge import ERROR
 from teff.graph.plan import Plan, Step
-from teff.node import FunctionNode
+from teff.node.function import took_too_long
 from teff.node.workers import SLICE
 from teff.runtime import (
     Command,
@@ -29,6 +29,7 @@ from teff.runtime import (
 )
 from teff.runtime.events import NOTHING, new_event
 from teff.runtime.steps import tell_plugins
+from teff.runtime.time_limit import time_limit
 from teff.state import changed_keys, effects_of, merge_into, not_replayable, note_written
 
 __all__ = ["run_frame"]
@@ -167,19 +168,8 @@ def _unheard(event: StreamEvent) -> None:
 
 async def _within(seconds: float, step: Step, ctx: StepContext, view: dict[str, Any]) -> Any:
     """Execute a node, and fail where it takes longer."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await step.execute(ctx, view)
-    except TimeoutError as error:
-        if not limit.expired() or error.args:
-            raise
-        # Threads cannot be stopped, so nothing may claim that one was.
-        is_thread = isinstance(step.node, FunctionNode) and step.node.runs_in_thread
-        abandoned = "; its thread was abandoned and goes on" if is_thread else ""
-        raise TimeoutError(
-            f"node {step.id!r} took longer than {seconds:g} seconds{abandoned}"
-        ) from None
+    async with time_limit(seconds, took_too_long(f"node {step.id!r}", step.node, seconds)):
+        return await step.execute(ctx, view)
 
 
 async def _record(

@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 
 from teff.errors import ConfigError
 from teff.node.base import Node, is_composite
+from teff.node.function import took_too_long
 from teff.node.inner import as_inner_node
 from teff.runtime import ExecContext, LimitSignal
+from teff.runtime.time_limit import time_limit
 from teff.state import Reducers, merge_into
 
 __all__ = [
@@ -93,16 +95,9 @@ class _Watched:
         seconds = ctx.run.node_timeout
         if seconds is None or is_composite(self.node):
             return await self.node.execute(ctx, state)
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self.node.execute(ctx, state)
-        except TimeoutError as error:
-            if limit.expired() and not error.args:
-                raise TimeoutError(
-                    f"node {ctx.node_id!r} took longer than {seconds:g} seconds"
-                ) from None
-            raise
+        said = took_too_long(f"node {ctx.node_id!r}", self.node, seconds)
+        async with time_limit(seconds, said):
+            return await self.node.execute(ctx, state)
 
 
 def as_steps(given: Any, what: str) -> Steps:

@@ -12,7 +12,7 @@ from teff.node.base import Node
 from teff.runtime import ExecContext
 from teff.tool.threads import run_in_thread
 
-__all__ = ["FunctionNode", "make_function_node"]
+__all__ = ["FunctionNode", "make_function_node", "took_too_long"]
 
 
 class FunctionNode(Node):
@@ -73,6 +73,19 @@ def make_function_node(
         raise ConfigError(f"a step must be a Node or a function, not {type(function).__name__}.")
     require_parameters(function, 2, "(ctx, state)")
     return FunctionNode(function, type_name=type_name, id=id)
+
+
+def took_too_long(what: str, node: object, seconds: float) -> str:
+    """Return what is said where a node was still at work after ``seconds``.
+
+    Threads cannot be stopped, so nothing may claim that one was.
+
+    >>> took_too_long("node 'a'", make_function_node(print), 2.5)
+    "node 'a' took longer than 2.5 seconds; its thread was abandoned and goes on"
+    """
+    is_thread = isinstance(node, FunctionNode) and node.runs_in_thread
+    abandoned = "; its thread was abandoned and goes on" if is_thread else ""
+    return f"{what} took longer than {seconds:g} seconds{abandoned}"
 
 
 def require_parameters(function: Callable[..., Any], count: int, expected: str) -> None:

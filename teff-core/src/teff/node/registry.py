@@ -58,6 +58,10 @@ class NodeRegistry:
             raise ConfigError(f"node type {name!r} makes a {type(made).__name__}, not a Node.")
         return made
 
+    def has_own(self, name: str) -> bool:
+        """Say whether a type was registered here under ``name``, built in or not."""
+        return name in self._factories
+
     def list(self) -> list[str]:
         """Return the names of all known types, without loading any."""
         return sorted({*self._factories, *catalogue().names("teff.nodes")})

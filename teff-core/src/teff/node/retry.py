@@ -11,10 +11,11 @@ import attrs
 
 from teff.errors import ConfigError, error_text
 from teff.node.base import Node, is_composite, options
-from teff.node.function import FunctionNode
+from teff.node.function import took_too_long
 from teff.node.inner import as_inner_node
 from teff.node.retry_on import RetryOn, compile_retry_on, plain_retry_on
 from teff.runtime import Command, ExecContext
+from teff.runtime.time_limit import time_limit
 
 __all__ = ["Retry"]
 
@@ -133,22 +134,9 @@ class Retry(Node):
 
     async def _attempt(self, ctx: ExecContext, number: int, state: Mapping[str, Any]) -> Command:
         seconds = self._seconds_for_an_attempt(ctx)
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await ctx.attempt(number, self.node, state, node_id=self.node.id or "")
-        except TimeoutError as error:
-            if not limit.expired() or error.args:
-                raise
-            abandoned = ""
-            if isinstance(self.node, FunctionNode) and self.node.runs_in_thread:
-                abandoned = (
-                    "; the function is not async and cannot be stopped, so its thread was "
-                    "abandoned and goes on"
-                )
-            raise TimeoutError(
-                f"an attempt of node {ctx.node_id!r} took longer than {seconds:g} seconds{abandoned}"
-            ) from None
+        said = took_too_long(f"an attempt of node {ctx.node_id!r}", self.node, seconds or 0)
+        async with time_limit(seconds, said):
+            return await ctx.attempt(number, self.node, state, node_id=self.node.id or "")
 
     def _seconds_for_an_attempt(self, ctx: ExecContext) -> float | None:
         """Return the shorter of the node's own bound and that of the run for each node."""

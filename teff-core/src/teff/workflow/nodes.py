@@ -123,7 +123,7 @@ def typed_node(part: Part, steps: Steps) -> Node:
         raise config["id"].error("the id stands here and beside 'type'.")
     known = steps.maker(name)
     # A type that somebody has registered in place of a built-in one is not known here.
-    if known is not None and name not in default_registry._factories:
+    if known is not None and not default_registry.has_own(name):
         label = name if given is None else f"{name} {part['id'].text()!r}"
         with config.errors_here():
             node = known(config.labelled(label), steps)
