@@ -40,6 +40,7 @@ EVERY_ERROR: list[TeffError] = [
     ProviderError("no", provider="p", model="m", status=429, body="b", retry_after=2.5),
     IncompleteStream("cut", partial="Hel", provider="p"),
     TruncatedOutput("cut", partial="Hel", permanent=True),
+    errors.ContextLimitError("no", tokens=9, limit=5),
     StructuredOutputError({"type": "object"}, "text", ["a is missing"], 3),
     ToolError("no", tool="find"),
     CheckpointError("no", run_id="r"),

@@ -12,17 +12,17 @@ import attrs
 import pytest
 
 from teff.checkpoint import MemoryCheckpointer
-from teff.errors import ConfigError, StructuredOutputError, TruncatedOutput
+from teff.errors import ConfigError, StructuredOutputError
 from teff.flow import Flow
 from teff.harness import StructuredOutput
 from teff.harness.json_reply import find_json
 from teff.messages import message_text, user
 from teff.node import LLM
-from teff.provider import Capabilities, ChatReply
+from teff.provider import ChatReply
 from teff.runtime import StreamEvent
 from teff.schema.shape import shape_of
 from teff.schema.validate import SchemaValidator
-from teff.testing import ScriptedProvider, call_tool
+from teff.testing import ScriptedProvider
 
 FENCE = "```"
 CITY = {
@@ -171,91 +171,6 @@ def test_the_tokens_of_two_answers_have_an_event_between_them() -> None:
     assert "".join(pieces) == f"not this{RIGA}"
 
 
-# With tools.
-
-
-def test_tool_rounds_come_first_and_the_schema_is_sent_where_no_tools_are_offered() -> None:
-    calls: list[StreamEvent] = []
-    provider = ScriptedProvider([call_tool("add", {"a": 1, "b": 1}), "two days", RIGA])
-    result = ask(
-        provider, json_schema=CITY, use_tools="all", tools=[add], emit=calls.append, max_retries=1
-    )
-    assert result["output"] == {"city": "Riga", "days": 2}
-    assert [len(r.tools) for r in provider.requests] == [1, 1, 0]
-    assert [r.json_schema for r in provider.requests] == [None, None, CITY]
-    assert [m["role"] for m in provider.requests[2].messages] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
-    assert not [e for e in calls if e.type == "limit"]
-
-
-def test_further_questions_are_no_tool_rounds() -> None:
-    heard: list[StreamEvent] = []
-    more = call_tool("add", {"a": 1, "b": 1})
-    provider = ScriptedProvider([more, "a", "b", RIGA])
-    result = ask(
-        provider,
-        output_type=Trip,
-        use_tools="all",
-        tools=[add],
-        max_tool_rounds=1,
-        emit=heard.append,
-    )
-    assert result["output"] == {"city": "Riga", "days": 2}
-    assert [e.data["attempt"] for e in heard if e.type == "structured"] == [1, 2]
-    assert [e.data for e in heard if e.type == "limit"] == [{"reason": "max_tool_rounds"}]
-    assert [len(r.tools) for r in provider.requests] == [1, 0, 0, 0]
-
-
-def test_d18_an_answer_that_looks_like_a_tool_call_is_the_answer() -> None:
-    text = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
-    provider = ScriptedProvider([text])
-    result = ask(provider, parse=True, use_tools="all", tools=[add])
-    assert result["output"] == json.loads(text)
-    assert result.usage.tool_calls == 0
-
-
-def test_a_call_in_a_further_answer_is_not_carried_out() -> None:
-    provider = ScriptedProvider(["?", call_tool("add", {"a": 1, "b": 2}), RIGA])
-    result = ask(provider, json_schema=CITY, use_tools="all", tools=[add])
-    assert (result["output"]["city"], result.usage.tool_calls) == ("Riga", 0)
-
-
-# What the provider is told.
-
-
-def test_a_provider_that_cannot_enforce_a_schema_is_not_sent_one() -> None:
-    provider = ScriptedProvider([RIGA], capabilities=Capabilities())
-    assert ask(provider, json_schema=CITY)["output"]["days"] == 2
-    assert provider.requests[0].json_schema is None
-    assert "JSON Schema" in message_text(provider.requests[0].messages[0])
-
-
-def test_response_format_json_asks_for_an_object_and_a_mapping_is_sent_as_it_is() -> None:
-    provider = ScriptedProvider(['{"a": 1}', '{"a": 1}', RIGA])
-    assert ask(provider, response_format="json")["output"] == '{"a": 1}'
-    raw = {"type": "json_object"}
-    ask(provider, response_format=raw, provider_options={"seed": 1})
-    ask(provider, response_format=raw, json_schema=CITY)
-    assert [r.json_schema for r in provider.requests] == [{"type": "object"}, None, None]
-    assert [dict(r.options) for r in provider.requests] == [
-        {},
-        {"seed": 1, "response_format": raw},
-        {"response_format": raw},
-    ]
-
-
-def test_an_unknown_response_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'json' or a mapping, not 'xml'") as caught:
-        LLM(response_format="xml")
-    assert caught.value.path == "response_format"
-
-
 # Types and maps of fields.
 
 
@@ -345,6 +260,71 @@ def test_sto_10_a_type_that_contains_itself() -> None:
     assert bad.problems == ("kids[0].v: 'x' is not of type 'integer'",)
     assert wanted.schema is not None
     assert wanted.schema["type"] == "object"
+
+
+def test_sto_10_a_schema_that_contains_itself_and_words_beside_a_reference() -> None:
+    node = {
+        "type": "object",
+        "properties": {
+            "v": {"$ref": "#/$defs/V", "maximum": 9},
+            "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+        },
+        "required": ["v"],
+    }
+    schema = {"$ref": "#/$defs/Node", "$defs": {"Node": node, "V": {"type": "integer"}}}
+    deep = '{"v":1,"kids":[' * 40 + '{"v":2}' + "]}" * 40
+    assert read(deep, schema).value["kids"][0]["kids"][0]["v"] == 1
+    assert read('{"v":1,"kids":[{"v":"x"}]}', schema).problems == (
+        "kids[0].v: 'x' is not of type 'integer'",
+    )
+    assert read('{"v":10}', schema).problems == ("v: 10 is greater than the maximum of 9",)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_references_in_a_circle_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="lead in a circle"):
+        SchemaValidator(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$dynamicRef": "#nope"},
+        {"$id": "https://x.example/s", "$ref": "other"},
+        {"properties": {"a": {"$ref": "#/x/y"}}, "x": {"y": {"$ref": "#/nope"}}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"$ref": "#/nope"}]},
+        {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+    ],
+)
+def test_sto_10_references_to_nothing_and_to_the_net_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="leads to nothing within it"):
+        SchemaValidator(schema)
+
+
+def test_references_of_every_kind_are_followed() -> None:
+    dynamic = {
+        "$id": "https://x.example/tree",
+        "$dynamicAnchor": "node",
+        "properties": {"kid": {"$dynamicRef": "#node"}, "v": {"$ref": "#v"}},
+        "$defs": {"v": {"$anchor": "v", "type": "integer"}},
+    }
+    assert SchemaValidator(dynamic).problems({"kid": {"v": "x"}}) == [
+        "kid.v: 'x' is not of type 'integer'"
+    ]
+    old = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"v": {"type": "integer"}},
+        "items": [{"$ref": "#/definitions/v"}],
+    }
+    assert SchemaValidator(old).problems(["x"])
 
 
 def test_fields_may_have_types_that_contain_themselves() -> None:
@@ -475,7 +455,9 @@ def test_response_path_keeps_a_part_and_names_what_is_missing() -> None:
 )
 def test_sto_01_an_answer_is_found_in_what_is_around_it(text: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    assert read(text, schema).value == {"n": 1}
+    provider = ScriptedProvider([text])
+    assert ask(provider, json_schema=schema)["output"] == {"n": 1}
+    assert len(provider.requests) == 1
 
 
 def test_sto_03_a_block_of_another_language_is_no_answer() -> None:
@@ -530,6 +512,35 @@ def test_of_a_long_reply_so_many_values_are_looked_at_and_no_more() -> None:
         assert len(found.candidates) == (64 if piece in ("{}", "\n1") else 0)
 
 
+@pytest.mark.parametrize("piece", ['{"a": x} ', '{"a": 1x}<think></think>', '"a": [1, "x\n'])
+def test_broken_values_do_not_have_the_whole_reply_searched_each_time(piece: str) -> None:
+    reply = piece * (2_000_000 // len(piece))
+    assert find_json(reply).candidates == ()
+    assert len(find_json(reply).answer) > 1_000_000
+
+
+def test_items_that_must_be_unique_are_not_compared_each_with_each() -> None:
+    check = SchemaValidator({"uniqueItems": True})
+    many: list[Any] = [{"a": [n, "x"]} for n in range(50_000)]
+    assert check.problems(many) == []
+    assert "non-unique" in check.problems([*many, {"a": [7, "x"]}])[0]
+
+
+@pytest.mark.parametrize(
+    ("items", "fits"),
+    [
+        ([1, True, "1", None, 0, False, [], {}, [1], [True]], True),
+        ([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1.0}], False),
+        ([1, 1.0], False),
+        ([["value", 1], ["truth", 1]], True),
+        ([[], []], False),
+    ],
+)
+def test_which_items_are_unique(items: list[Any], fits: bool) -> None:
+    assert (not SchemaValidator({"uniqueItems": True}).problems(items)) is fits
+    assert not SchemaValidator({"uniqueItems": False}).problems(items)
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "fits"),
     [
@@ -547,6 +558,31 @@ def test_a_truth_value_is_no_number_and_a_text_is_neither(
 ) -> None:
     schema = {"type": "object", "properties": {"v": {"type": kind}}}
     assert (not read(f'{{"v": {value}}}', schema).problems) is fits
+
+
+LOOSE = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "r": {"type": "number"},
+        "ok": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "either": {"type": ["integer", "string"]},
+    },
+}
+
+
+def test_sto_07_values_that_came_as_texts_are_listed_one_by_one_and_not_converted() -> None:
+    text = '{"n": "42", "r": "3.0", "ok": "true", "tags": "[\\"x\\"]", "either": "7"}'
+    assert read(text, LOOSE).problems == (
+        "n: '42' is not of type 'integer'",
+        "r: '3.0' is not of type 'number'",
+        "ok: 'true' is not of type 'boolean'",
+        "tags: '[\"x\"]' is not of type 'array'",
+    )
+    for value in ('"NaN"', '"1e999"', "4.5", "true"):
+        assert read(f'{{"n": {value}}}', LOOSE).problems
+    assert read('{"either": "7"}', LOOSE).value == {"either": "7"}
 
 
 @pytest.mark.parametrize(
@@ -573,37 +609,6 @@ def test_a_long_message_about_a_value_is_shortened() -> None:
     (told,) = SchemaValidator({"type": "integer"}).problems("x" * 10_000)
     assert len(told) < 400
     assert told.endswith("is not of type 'integer'")
-
-
-# Answers that were cut off.
-
-
-def cut(text: str) -> ChatReply:
-    return ChatReply(text=text, finish_reason="length", model="m")
-
-
-@pytest.mark.parametrize(
-    "text", ['{"t": "abc', '{"t": "a", "x": [{"t": "b"}, {"t', "", "Well, the"]
-)
-def test_sto_05_an_answer_that_was_cut_off_is_told_and_not_asked_for_again(text: str) -> None:
-    provider = ScriptedProvider([cut(text)])
-    with pytest.raises(TruncatedOutput, match="cut off.*max_tokens") as caught:
-        ask(provider, json_schema={"type": "object"})
-    assert caught.value.partial == text
-    assert caught.value.permanent
-    assert len(provider.requests) == 1
-
-
-def test_sto_05_a_value_that_is_whole_counts_though_the_answer_was_cut_off_after_it() -> None:
-    heard: list[StreamEvent] = []
-    result = ask(ScriptedProvider([cut(f"{RIGA} This is")]), json_schema=CITY, emit=heard.append)
-    assert result["output"]["city"] == "Riga"
-    assert [e.data["finish_reason"] for e in heard if e.type == "llm"] == ["length"]
-
-
-def test_sto_05_a_number_at_the_end_may_have_been_cut_off() -> None:
-    with pytest.raises(TruncatedOutput):
-        ask(ScriptedProvider([cut("12")]), output_type=int)
 
 
 # Texts of other languages, and runs that go on.

@@ -112,3 +112,32 @@ def test_any_text_is_read_or_has_problems(text: str, finish: str, schema: dict[s
 def test_every_value_that_is_found_is_json(text: str) -> None:
     for candidate in find_json(text).candidates:
         assert json.loads(json.dumps(candidate.value, allow_nan=False)) == candidate.value
+
+
+def from_the_library(schema: dict[str, Any], value: Any) -> bool:
+    from jsonschema import Draft202012Validator
+
+    return bool(Draft202012Validator(schema).is_valid(value))
+
+
+JSON = st.recursive(
+    st.sampled_from([None, True, False, 0, 1, 1.0, "1", "value"]),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(NAMES, below, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.lists(JSON, max_size=6))
+def test_unique_items_are_those_of_the_library(items: list[Any]) -> None:
+    schema = {"uniqueItems": True}
+    assert (not SchemaValidator(schema).problems(items)) is from_the_library(schema, items)
+
+
+@given(CASES, st.text(alphabet="secret<>/ \n", max_size=20))
+def test_thinking_is_never_part_of_the_answer(case: tuple[dict[str, Any], Any], said: str) -> None:
+    schema, value = case
+    written = json.dumps(value)
+    thought = said.replace("<", "")
+    reply = ChatReply(text=f"<think>hidden-thought {thought}</think>{written}")
+    answer = StructuredOutput.of(json_schema=schema).read(reply)
+    assert answer.text == written.strip()

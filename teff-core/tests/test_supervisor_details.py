@@ -100,6 +100,55 @@ def test_a_policy_that_does_nothing_sensible_is_told_what_is_known() -> None:
         decide(lead("x", Overrules, agents=["a", "b"], max_reasks=0), ASKED)
 
 
+class Approves(Supervisor):
+    """Ends where something is approved, and asks no model then."""
+
+    def _needs_model(self, state: Mapping[str, Any]) -> bool:
+        return not state.get("approved") and super()._needs_model(state)
+
+    def decide(self, state: Mapping[str, Any], proposal: str) -> str:
+        return "finish" if state.get("approved") else super().decide(state, proposal)
+
+
+@pytest.mark.parametrize("state", [{"approved": True}, {"approved": True, **ASKED}])
+def test_a_policy_that_ends_the_loop_without_the_model_is_a_finish(state: Any) -> None:
+    told, reason = decide(lead("a", Approves, agents=["a"]), state)
+    assert (told["decided_by"], reason) == ("policy", "finish")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [({}, "no_message"), (ASKED, "no_decision")], ids=["silent", "asked"]
+)
+def test_a_policy_that_leaves_it_to_the_guards_ends_as_they_say(state: Any, reason: str) -> None:
+    told, found = decide(lead("?", Approves, agents=["a"], max_reasks=0), state)
+    assert (told["decided_by"], found) == ("no_decision", reason)
+
+
+class Misspells(Supervisor):
+    def decide(self, state: Mapping[str, Any], proposal: str) -> str:
+        return "nobody"
+
+
+@pytest.mark.parametrize(
+    ("slots", "state", "route"),
+    [
+        ({"route_keys": {"b": "x"}}, {}, "b"),
+        ({"route_keys": {"b": "x"}}, {"x": 1}, "finish"),
+        ({"fill_order": [("b", "x"), ("b", "y")]}, {"x": 1}, "b"),
+        ({"fill_order": [("b", "x"), ("b", "y")]}, {"x": 1, "y": 1}, "finish"),
+        ({}, {"x": 1}, "b"),
+    ],
+)
+def test_a_name_that_is_no_agents_goes_to_a_fallback_with_work_to_do(
+    slots: Any, state: Any, route: str
+) -> None:
+    node = lead("?", Misspells, agents=["a", "b"], fallback_agent="b", **slots)
+    told, reason = decide(node, {**ASKED, **state})
+    assert told["route"] == route
+    assert told["decided_by"] == ("fallback" if route == "b" else "no_decision")
+    assert reason == ("" if route == "b" else "no_decision")
+
+
 def test_only_the_first_of_a_pipeline_stands_in_for_a_decision() -> None:
     node = Supervisor(fill_order={"a": "x", "b": "y"}, route_keys={"a": "z"})
     assert node.decide({"z": 1}, "") == "finish"

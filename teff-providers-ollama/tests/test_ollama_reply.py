@@ -107,6 +107,12 @@ def test_calls_of_several_frames_are_all_kept_with_ids_of_their_own() -> None:
     assert reply.tool_calls[3].extra == {"signature": "s"}
 
 
+def test_frames_without_text_are_not_shown() -> None:
+    silent = [frame(), frame(None), {"model": "m", "done": False}, {"message": {}, "done": False}]
+    pieces = stream(frames(*silent, frame("Hi"), *silent, "", END))
+    assert [piece.text for piece in pieces] == ["Hi", ""]
+
+
 def test_thinking_is_kept_apart() -> None:
     pieces = stream(frames(frame("", thinking="Hm"), frame("4", thinking="m"), END))
     assert [(piece.text, piece.thinking) for piece in pieces] == [("", "Hm"), ("4", "m"), ("", "")]
@@ -180,7 +186,12 @@ def test_refusals_are_in_the_words_of_the_server(
 
 
 @pytest.mark.parametrize(
-    "last", [{"error": "runner died"}, {**END, "done_reason": "error", "error": "runner died"}]
+    "last",
+    [
+        {"error": "runner died"},
+        {"error": {"message": "runner died", "code": None}},
+        {**END, "done_reason": "error", "error": "runner died"},
+    ],
 )
 def test_an_error_inside_a_stream_is_raised(last: dict[str, Any]) -> None:
     with pytest.raises(ProviderError, match="sent an error: runner died"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +18,16 @@ from teff.provider.protocol import ChatReply, ChatRequest
 from teff.provider.sse import NdjsonParser
 from teff.testing.replay import ReplayServer, cut_at, run_with_server
 from teff_providers_ollama import OllamaProvider
+from teff_providers_ollama.reply import ReplyBuilder
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "tests" / "data" / "transcripts"
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])
+#: Every exchange about a chat, with Ollama's API.
+CHATS = sorted(
+    path.name.removesuffix(".response.http")
+    for path in TRANSCRIPTS.glob("*ollama*.response.http")
+    if b"POST /api/chat " in path.with_name(path.name.replace("response", "request")).read_bytes()
+)
 STREAMS = [
     "aimock_ollama_04_chat_stream_ndjson",
     "ollamaproxy_04_chat_stream",
@@ -32,6 +41,10 @@ pytestmark = pytest.mark.skipif(
 
 def recorded(name: str, part: str = "http") -> bytes:
     return (TRANSCRIPTS / f"{name}.response.{part}").read_bytes()
+
+
+def recorded_request(name: str) -> bytes:
+    return (TRANSCRIPTS / f"{name}.request.http").read_bytes()
 
 
 def outcomes(
@@ -138,23 +151,46 @@ def test_a_server_that_hangs_up_is_an_error(stream: bool) -> None:
 
 
 def same(reply: ChatReply | ProviderError) -> object:
-    return reply if isinstance(reply, ChatReply) else (type(reply), str(reply), reply.status)
+    if isinstance(reply, ProviderError):
+        # The port of the server is another one each time.
+        return type(reply), re.sub(r":[0-9]+/", "/", str(reply)), reply.status
+    # Ids that the server left out are made, and differ.
+    return attrs.evolve(reply, tool_calls=[attrs.evolve(each, id="") for each in reply.tool_calls])
+
+
+def read_in_pieces(pieces: list[bytes]) -> object:
+    """Return what becomes of the body of a stream: the reply, or the last words of a failure."""
+    parser, builder = NdjsonParser(), ReplyBuilder(REQUEST)
+    lines = [line for piece in pieces for line in parser.feed(piece)] + parser.close()
+    for line in lines:
+        frame = json.loads(line)
+        if "error" in frame:
+            return frame
+        builder.add(frame)
+    assert builder.is_whole
+    # Ids that the server left out are made, and differ.
+    return attrs.evolve(builder.reply(), tool_calls=())
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_lines_are_the_same_wherever_the_body_is_cut(name: str) -> None:
+def test_a_reply_is_the_same_wherever_the_body_is_cut(name: str) -> None:
     body = recorded(name, "body")
-    lines = NdjsonParser().feed(body)
+    whole = read_in_pieces([body])
     for cut in range(len(body)):
-        parser = NdjsonParser()
-        assert parser.feed(body[:cut]) + parser.feed(body[cut:]) == lines
+        assert read_in_pieces([body[:cut], body[cut:]]) == whole, cut
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_an_answer_is_the_same_one_byte_at_a_time(name: str) -> None:
+def test_all_recorded_chats_are_replayed() -> None:
+    assert len(CHATS) == 11
+    assert set(STREAMS) <= set(CHATS)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_an_exchange_is_the_same_one_byte_at_a_time(name: str) -> None:
     response = recorded(name)
-    results = outcomes(response, [[], list(range(len(response)))], stream=True)
-    assert same(results[0]) == same(results[1])
+    stream = b'"stream": false' not in recorded_request(name)  # the default of servers
+    whole, cut = outcomes(response, [[], list(range(len(response)))], stream=stream)
+    assert same(whole) == same(cut)
 
 
 def test_a_short_stream_is_the_same_wherever_it_is_cut() -> None:

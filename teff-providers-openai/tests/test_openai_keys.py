@@ -93,7 +93,7 @@ def test_a_refusal_of_a_call_without_a_key_says_how_to_send_one() -> None:
 
 def test_a_refusal_of_a_field_says_which_quirk_does_without_it() -> None:
     refusal = json_answer({"error": {"message": "unknown field response_format"}}, status=400)
-    with pytest.raises(ProviderError, match=r"set quirks: \{json_schema: false, choices: none\}"):
+    with pytest.raises(ProviderError, match=r"set quirks: \{choices: none, json_schema: false\}"):
         chat(refusal, CHOICE)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from teff.errors import IncompleteStream, ProviderError
 from teff.messages import user
-from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
+from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.sse import SseParser
 from teff.testing.replay import ReplayServer, cut_at
 from teff_providers_openai import OpenAIProvider
@@ -27,6 +27,35 @@ STREAMS = [
     "llamacpp_06_tools_required_stream",
     "llmock_stream_maybe_truncated_2",
 ]
+PLAIN = [
+    "aimock_openai_02_429",
+    "aimock_openai_03_stream_cut",
+    "litellm_mock-429",
+    "litellm_mock-500",
+    "litellm_mock-ok",
+    "litellm_nope",
+    "llamacpp_05_tools_required",
+    "llamacpp_07_json_schema",
+    "llamacpp_08_json_schema_truncated_max_tokens",
+    "llamacpp_10_context_overflow",
+    "llamacpp_11_context_overflow_stream",
+    "llamacpp_12_malformed_json",
+    "llamacpp_14_unknown_path_404",
+    "llamacpp_16_tool_result_roundtrip",
+    "llamacpp_19_grammar",
+    "llamacpp_20_tooltmpl_auto",
+    "llamacpp_21_tooltmpl_required",
+    "llamacpp_23_tooltmpl_parallel",
+    "llamacpp_24_tooltmpl_truncated",
+    "llamacpp_25_tooltmpl_named_choice",
+    "llamacpp_26_tooltmpl_result_roundtrip",
+    "llamacpp_27_tools_plus_schema",
+    "llamacpp_30_tool_call_structured",
+    "llamacpp_32_tool_call_truncated_arguments",
+    "llamacpp_33_after_tool_result",
+    "llmock_tools",
+]
+LISTS = ["llamacpp_01_models"]
 
 pytestmark = pytest.mark.skipif(
     not TRANSCRIPTS.is_dir(), reason="the recorded exchanges are in the workspace alone"
@@ -83,6 +112,24 @@ def refused(name: str, *, stream: bool = False) -> ProviderError:
     [result] = outcomes(recorded(name), [[]], stream=stream)
     assert isinstance(result, ProviderError)
     return result
+
+
+def test_every_recorded_exchange_of_this_format_is_replayed() -> None:
+    servers = ("aimock_openai", "litellm", "llamacpp", "llmock")
+    found = {path.name.removesuffix(".response.http") for path in TRANSCRIPTS.glob("*.http")}
+    ours = {name for name in found if name.startswith(servers) and "request" not in name}
+    assert ours == {*STREAMS, *PLAIN, *LISTS}
+
+
+def test_the_models_of_a_server() -> None:
+    async def main() -> list[ModelInfo]:
+        async with ReplayServer(recorded("llamacpp_01_models")) as server:
+            provider = OpenAIProvider(base_url=server.url)
+            models = list(await provider.models())
+            await provider.aclose()
+            return models
+
+    assert asyncio.run(main()) == [ModelInfo(name="smollm2-135m", details="llamacpp, 2048 tokens")]
 
 
 def test_a_plain_answer() -> None:
@@ -223,6 +270,13 @@ def test_events_are_the_same_wherever_the_body_is_cut(name: str) -> None:
 def test_an_answer_is_the_same_one_byte_at_a_time(name: str) -> None:
     response = recorded(name)[:6000]
     results = outcomes(response, [[], list(range(len(response)))], stream=True)
+    assert same(results[0]) == same(results[1])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_answer_is_the_same_one_byte_at_a_time(name: str) -> None:
+    response = recorded(name)
+    results = outcomes(response, [[], list(range(len(response)))], stream=False)
     assert same(results[0]) == same(results[1])
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CheckpointCorrupt,
         CheckpointError,
         ConfigError,
+        ContextLimitError,
         GraphChanged,
         GraphInterrupt,
         IncompleteStream,
@@ -59,7 +60,15 @@ if TYPE_CHECKING:
     )
     from teff.prompt import render_template
     from teff.provider import Provider, ProviderRegistry
-    from teff.runtime import Limits, RunResult, RunSummary, RunTracer, StreamEvent
+    from teff.runtime import (
+        Limits,
+        Price,
+        Prices,
+        RunResult,
+        RunSummary,
+        RunTracer,
+        StreamEvent,
+    )
     from teff.state import (
         DELETE,
         Append,
@@ -87,6 +96,7 @@ __all__ = [
     "Command",
     "ConfigError",
     "ContextBuilder",
+    "ContextLimitError",
     "Delegate",
     "Edge",
     "ExecContext",
@@ -106,6 +116,8 @@ __all__ = [
     "Overwrite",
     "PluginError",
     "PluginLoadError",
+    "Price",
+    "Prices",
     "Provider",
     "ProviderError",
     "ProviderRegistry",
@@ -148,6 +160,7 @@ _HOMES = {
         "CheckpointCorrupt",
         "CheckpointError",
         "ConfigError",
+        "ContextLimitError",
         "GraphChanged",
         "GraphInterrupt",
         "IncompleteStream",
@@ -187,7 +200,15 @@ _HOMES = {
     ),
     "teff.prompt": ("render_template",),
     "teff.provider": ("Provider", "ProviderRegistry"),
-    "teff.runtime": ("Limits", "RunResult", "RunSummary", "RunTracer", "StreamEvent"),
+    "teff.runtime": (
+        "Limits",
+        "Price",
+        "Prices",
+        "RunResult",
+        "RunSummary",
+        "RunTracer",
+        "StreamEvent",
+    ),
     "teff.state": (
         "DELETE",
         "Append",

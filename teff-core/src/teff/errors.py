@@ -11,6 +11,7 @@ The tree::
     ├── ProviderError                        a model call that failed
     │   ├── IncompleteStream                 … because the stream ended too early
     │   └── TruncatedOutput                  … because the answer was cut off
+    ├── ContextLimitError (ValueError)       a conversation that is too long for its bound
     ├── StructuredOutputError (ValueError)   an answer that does not fit its schema
     ├── ToolError                            a tool that failed
     ├── CheckpointError
@@ -36,6 +37,7 @@ __all__ = [
     "CheckpointCorrupt",
     "CheckpointError",
     "ConfigError",
+    "ContextLimitError",
     "GraphChanged",
     "GraphInterrupt",
     "IncompleteStream",
@@ -277,6 +279,20 @@ class TruncatedOutput(ProviderError):
     def __init__(self, message: str, *, partial: str = "", **details: Any) -> None:
         super().__init__(message, **details)
         self.partial = partial
+
+
+class ContextLimitError(TeffError, ValueError):
+    """What a model must be sent is longer than it may be; no request was made.
+
+    Attributes:
+        tokens: how long it is, as estimated.
+        limit: how long it may be.
+    """
+
+    def __init__(self, message: str, *, tokens: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
 
 
 class StructuredOutputError(TeffError, ValueError):

@@ -13,50 +13,55 @@ from teff.messages import ToolCall, message_text
 from teff.provider.choices import choice_schema
 from teff.provider.protocol import ChatRequest, ToolSpec
 from teff.provider.reading import as_mapping, as_text
+from teff_providers_ollama.options import EXTRA, FIELDS
+from teff_providers_ollama.thinking import thinking_to_send
 
 __all__ = ["request_body"]
 
-#: Options of a request that stand beside ``options`` in the body, and not inside it.
-_BESIDE_OPTIONS = {"format", "keep_alive", "logprobs", "shift", "think", "top_logprobs", "truncate"}
-
 
 def request_body(
-    request: ChatRequest, *, options: Mapping[str, Any], fields: Mapping[str, Any], stream: bool
+    request: ChatRequest,
+    *,
+    options: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    stream: bool,
 ) -> dict[str, Any]:
-    """Return the JSON object to post.
+    """Return the JSON object to post. What is None in one of the mappings is left out.
 
     Args:
-        request: what is asked.
-        options: for the model, such as ``num_ctx``; ``request.options`` win over them, and both
-            over what is derived from the other fields of the request.
+        request: what is asked; its ``options`` are checked already. They win over what its other
+            fields say, and that over ``options`` and ``fields``.
+        options: for the model, such as ``num_ctx``.
         fields: put beside the options, such as ``keep_alive``.
         stream: ask for a stream.
 
     Raises:
         ConfigError: a message holds an image that is not in it.
     """
-    own = {name: value for name, value in request.options.items() if name in _BESIDE_OPTIONS}
-    chosen = {
-        **_derived_options(request),
-        **options,
-        **{name: value for name, value in request.options.items() if name not in own},
-    }
+    own = {name: value for name, value in request.options.items() if name in FIELDS}
+    own_options = {name: request.options[name] for name in request.options if name not in own}
+    extra = own_options.pop(EXTRA, None) or {}
     body: dict[str, Any] = dict(fields)
     if request.choices:
         body["format"] = choice_schema(request.choices, as_object=False)
     elif request.json_schema is not None:
         body["format"] = dict(request.json_schema)
     body |= own
+    body["think"] = thinking_to_send(
+        request.model, body.get("think"), held_to_format=body.get("format") is not None
+    )
     body |= {
         "model": request.model,
         "messages": [_message(message) for message in request.messages],
         "stream": stream,
+        "options": _given({**options, **_derived_options(request), **own_options, **extra}) or None,
+        "tools": [_tool(tool) for tool in request.tools] or None,
     }
-    if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
-    if chosen:
-        body["options"] = chosen
-    return body
+    return _given(body)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _derived_options(request: ChatRequest) -> dict[str, Any]:

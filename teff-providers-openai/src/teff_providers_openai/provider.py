@@ -2,103 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 
-from teff.errors import IncompleteStream, ProviderError
-from teff.provider.failures import add_hint, server_words
+from teff.errors import ConfigError, IncompleteStream, ProviderError
+from teff.provider.failures import server_words
 from teff.provider.http import HttpClient, StreamedReply, join_url
 from teff.provider.keys import check_base_url, check_key_source, find_key, public_url
-from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest
+from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import SseParser
-from teff_providers_openai.quirks import COMPATIBLE, OPENAI, Quirks
+from teff_providers_openai.hints import explain
+from teff_providers_openai.models import read_models
+from teff_providers_openai.presets import Preset, find_preset
+from teff_providers_openai.quirks import Quirks
 from teff_providers_openai.reply import ReplyBuilder, read_reply
 from teff_providers_openai.request import request_body
 
-__all__ = ["OPENAI_BASE_URL", "OpenAIProvider"]
-
-OPENAI_BASE_URL = "https://api.openai.com/v1"
-_OPENAI_HOST = "api.openai.com"
-_OPENAI_KEY = "OPENAI_API_KEY"
+__all__ = ["OpenAIProvider", "show_url"]
 
 #: Seconds in which token counts and ``[DONE]`` follow the end of an answer, where they do at all.
 _SECONDS_AFTER_FINISH = 5.0
 
-#: A field that a server may not know → the quirk that does without it.
-_CURES = {
-    "grammar": "choices: json_schema",
-    "json_schema": "json_schema: false, choices: none",
-    "max_completion_tokens": "max_tokens_field: max_tokens",
-    "max_tokens": "max_tokens_field: max_completion_tokens",
-    "response_format": "json_schema: false, choices: none",
-    "stream_options": "stream_usage: false",
-}
 
-
-def _show_url(url: str) -> str:
-    return repr(public_url(url))
+def show_url(url: str | None) -> str:
+    """Return the ``repr`` of a URL without what is secret in it."""
+    return repr(url if url is None else public_url(url))
 
 
 @attrs.define(kw_only=True, eq=False)
 class OpenAIProvider:
     """OpenAI, and every server that speaks its chat completions.
 
-    Such servers are Azure, DeepSeek, Mistral, Groq, Together, OpenRouter, Gemini's compatible
-    endpoint, vLLM, the server of llama.cpp, LM Studio and LiteLLM. Example::
+    Of many of them a preset knows the address, the variable of the key, and what they want
+    otherwise: see `PRESETS`. Example::
 
-        provider = OpenAIProvider(base_url="http://127.0.0.1:8080/v1")
-        reply = await provider.chat(ChatRequest(model="m", messages=[user("Hello")]))
+        provider = OpenAIProvider(preset="groq", timeout=30)
+        local = OpenAIProvider(base_url="http://127.0.0.1:8080/v1")
+        reply = await local.chat(ChatRequest(model="m", messages=[user("Hello")]))
 
     Args:
-        name: what the workflow calls it.
-        base_url: the address up to and with the version, usually ``…/v1``.
-        api_key_env: the environment variable that holds the key. None is ``OPENAI_API_KEY`` for
-            OpenAI itself and no key for any other address, so that a key goes only to whom it
-            belongs. "" is no key.
+        name: what the workflow calls it; by default the name of the preset.
+        preset: which server it is, one of `PRESETS`. ``openai`` stands for unknown servers too,
+            with a ``base_url``.
+        base_url: the address up to and with the version, usually ``…/v1``. None is what the
+            environment variable of the preset says (``GROQ_BASE_URL`` for ``groq``), else its own.
+        api_key_env: the environment variable that holds the key. None is that of the preset for
+            the preset's own hosts and no key for any other address, so that a key goes only to
+            whom it belongs. "" is no key.
         api_key: a function that returns the key, called before each request; instead of
             ``api_key_env``.
         chat_path: what is posted to, under ``base_url``.
-        auth_header: the header that carries the key.
-        auth_prefix: what stands before the key in it.
+        auth_header: the header that carries the key; None is that of the preset.
+        auth_prefix: what stands before the key in it; None is that of the preset.
         timeout: seconds for a whole call, and in a stream for each event, where the request sets
             none.
         headers: sent with every request; their values appear in no error.
+        ca_file: a PEM file with authorities that are trusted beside the usual ones.
         options: put into every request as they are, such as ``{"reasoning_effort": "low"}``.
-        quirks: what the server wants otherwise than most. None is what OpenAI wants at its own
-            address, and the defaults of `Quirks` elsewhere.
+        quirks: what the server wants otherwise than the preset says.
 
     Raises:
-        ConfigError: ``base_url`` is no URL or has a key in it, or both kinds of key are given.
+        ConfigError: the preset is unknown, ``base_url`` is missing, is no URL or has a key in it,
+            both kinds of key are given, or ``ca_file`` cannot be read.
     """
 
-    name: str = "openai"
-    base_url: str = attrs.field(default=OPENAI_BASE_URL, repr=_show_url)
+    name: str = ""
+    preset: str = "openai"
+    base_url: str | None = attrs.field(default=None, repr=show_url)
     api_key_env: str | None = None
     api_key: Callable[[], str] | None = attrs.field(default=None, repr=False)
     chat_path: str = "/chat/completions"
-    auth_header: str = "Authorization"
-    auth_prefix: str = "Bearer "
+    auth_header: str | None = None
+    auth_prefix: str | None = None
     timeout: float = 120.0
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    ca_file: str | None = None
     options: Mapping[str, Any] = attrs.field(factory=dict)
     quirks: Quirks | None = None
+    _preset: Preset = attrs.field(init=False, repr=False)
+    _quirks: Quirks = attrs.field(init=False, repr=False)
     _http: HttpClient = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self.base_url = check_base_url(self.base_url, provider=self.name)
+        self._preset = find_preset(self.preset, provider=self.name)
+        self.name = self.name or self.preset
+        self.base_url = check_base_url(self._find_base_url(), provider=self.name)
         check_key_source(self.api_key_env, self.api_key, provider=self.name)
-        self._http = HttpClient(self.name, hint="Is the server running, and base_url right?")
+        self._quirks = self._preset.quirks_at(self.base_url, self.quirks)
+        hint = "Is the server running, and base_url right?"
+        self._http = HttpClient(self.name, hint=hint, ca_file=self.ca_file)
 
     @property
     def capabilities(self) -> Capabilities:
         """What can be asked of it; ``quirks`` decide about choices and schemas."""
         quirks = self._quirks
-        return Capabilities(choices=quirks.choices != "none", json_schema=quirks.json_schema)
+        return Capabilities(
+            choices=quirks.choices != "none",
+            json_schema=bool(quirks.json_schema or quirks.json_object),
+            schema_with_tools=bool(quirks.schema_with_tools and quirks.json_schema),
+            alternating=bool(quirks.alternating),
+        )
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer ``request`` at once.
@@ -109,13 +116,15 @@ class OpenAIProvider:
         """
         try:
             data = await self._http.post_json(
-                self._url, self._body(request, stream=False), **self._call(request)
+                self._chat_url(request.model),
+                self._body(request, stream=False),
+                **self._call(request),
             )
             return read_reply(data, request)
         except ProviderError as error:
             raise self._explained(error) from None
         except UnreadableReply as error:
-            raise self._unreadable(error, request) from None
+            raise self._unreadable(error, request.model) from None
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer ``request`` piece by piece; the last piece carries the whole reply.
@@ -131,7 +140,9 @@ class OpenAIProvider:
         builder = ReplyBuilder(request)
         try:
             async with self._http.stream(
-                self._url, self._body(request, stream=True), **self._call(request)
+                self._chat_url(request.model),
+                self._body(request, stream=True),
+                **self._call(request),
             ) as reply:
                 if reply.content_type in ("application/json", "text/html"):
                     whole = read_reply(await reply.json_object(), request)
@@ -150,70 +161,89 @@ class OpenAIProvider:
         except ProviderError as error:
             raise self._explained(error) from None
         except UnreadableReply as error:
-            raise self._unreadable(error, request) from None
+            raise self._unreadable(error, request.model) from None
         yield ChatDelta(reply=whole)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """List the models that the server offers, by name.
+
+        Raises:
+            ProviderError: the server cannot be reached, refuses, or sends no list.
+            ConfigError: as `chat`.
+        """
+        try:
+            data = await self._http.get_json(
+                join_url(self.base_url or "", "/models"),
+                headers=self._headers(),
+                timeout=self.timeout,
+            )
+            return read_models(data)
+        except ProviderError as error:
+            raise self._explained(error) from None
+        except UnreadableReply as error:
+            raise self._unreadable(error, "") from None
 
     async def aclose(self) -> None:
         """Free every connection. The provider may be used again afterwards."""
         await self._http.aclose()
 
-    @property
-    def _url(self) -> str:
-        return join_url(self.base_url, self.chat_path)
+    def _find_base_url(self) -> str:
+        """Return the address: the one given, else that of the environment or the preset."""
+        if self.base_url is not None:
+            return self.base_url
+        if address := self._preset.address():
+            return address
+        raise ConfigError(
+            f"provider {self.name!r} needs a base_url: the preset {self.preset!r} has none.",
+            hint=f"Its type {self.preset!r} makes one of its own options.",
+            path="base_url",
+        )
 
-    @property
-    def _is_openai(self) -> bool:
-        parts = urlsplit(self.base_url)
-        host = parts.hostname or ""
-        is_its_host = host == _OPENAI_HOST or host.endswith("." + _OPENAI_HOST)
-        return is_its_host and parts.scheme == "https"
+    def _chat_url(self, model: str) -> str:
+        """Return what is posted to, for a model that may be part of it."""
+        return join_url(self.base_url or "", self.chat_path)
 
-    @property
-    def _quirks(self) -> Quirks:
-        if self.quirks is not None:
-            return self.quirks
-        return OPENAI if self._is_openai else COMPATIBLE
+    def _model(self, model: str) -> str:
+        """Return the name under which the server knows ``model``."""
+        return model
 
     def _body(self, request: ChatRequest, *, stream: bool) -> dict[str, Any]:
         if not request.messages:
             raise self._http.error(
                 "cannot be asked: there are no messages.", model=request.model, permanent=True
             )
-        return request_body(request, quirks=self._quirks, options=self.options, stream=stream)
+        body = request_body(request, quirks=self._quirks, options=self.options, stream=stream)
+        return body | {"model": self._model(request.model)}
 
     def _call(self, request: ChatRequest) -> dict[str, Any]:
-        headers = dict(self.headers)
-        if key := find_key(self._key_variable, self.api_key, provider=self.name):
-            headers[self.auth_header] = self.auth_prefix + key
         return {
-            "headers": headers,
+            "headers": self._headers(),
             "timeout": self.timeout if request.timeout is None else request.timeout,
+            "deadline": request.deadline,
             "model": request.model,
         }
+
+    def _headers(self) -> dict[str, str]:
+        headers = dict(self.headers)
+        if key := find_key(self._key_variable, self.api_key, provider=self.name):
+            preset = self._preset
+            header = preset.auth_header if self.auth_header is None else self.auth_header
+            prefix = preset.auth_prefix if self.auth_prefix is None else self.auth_prefix
+            headers[header] = prefix + key
+        return headers
 
     @property
     def _key_variable(self) -> str:
         if self.api_key_env is None:
-            return _OPENAI_KEY if self._is_openai else ""
+            return self._preset.api_key_env if self._preset.owns(self.base_url or "") else ""
         return self.api_key_env
 
-    def _unreadable(self, error: UnreadableReply, request: ChatRequest) -> ProviderError:
-        return self._http.error(f"sent a reply that cannot be read: {error}", model=request.model)
+    def _unreadable(self, error: UnreadableReply, model: str) -> ProviderError:
+        return self._http.error(f"sent a reply that cannot be read: {error}", model=model)
 
     def _explained(self, error: ProviderError) -> ProviderError:
-        """Add to an error what the user can do about it, where that is known."""
-        hint = ""
-        if error.status in (401, 403) and self.api_key is None and not self._key_variable:
-            hint = "No key was sent: name the environment variable that holds it as api_key_env."
-        elif error.status == 404 and "model" not in error.body.lower():
-            hint = "Is base_url complete? For most servers it ends with /v1."
-        elif error.status in (400, 422):
-            cures = [cure for field, cure in _CURES.items() if field in error.body]
-            if cures:
-                hint = f"Where the server does not know a field, set quirks: {{{cures[0]}}}."
-        if hint:
-            add_hint(error, hint)
-        return error
+        sends_key = self.api_key is not None or bool(self._key_variable)
+        return explain(error, preset=self._preset, quirks=self._quirks, sends_key=sends_key)
 
 
 async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator[ChatDelta, None]:

@@ -2,8 +2,8 @@
 
 What is read leniently: content may be null or missing, the reasoning may have one of two names,
 unknown fields mean nothing, and whether tools are called is decided by the calls that are there and
-not by ``finish_reason``. What has no content at all raises `UnreadableReply`, as a sentence that goes on
-after "the reply cannot be read:".
+not by ``finish_reason``. What has no content at all raises `UnreadableReply`, as a sentence that
+goes on after "the reply cannot be read:".
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from teff.provider.reading import (
     content_text,
     read_usage,
 )
+from teff_providers_openai.reasoning import ReasoningDetails, read_reasoning
 from teff_providers_openai.tool_calls import ToolCallAssembler
 
 __all__ = ["ReplyBuilder", "read_reply"]
@@ -68,6 +69,7 @@ class ReplyBuilder:
         self._request = request
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self._details = ReasoningDetails()
         self._calls = ToolCallAssembler()
         self._finish_reason = ""
         self._refused = False
@@ -112,7 +114,10 @@ class ReplyBuilder:
         if self._refused:
             reason = "content_filter"
         calls = self._calls.finish(
-            used_ids=call_ids(self._request.messages), cut_off=reason == "length"
+            used_ids=call_ids(self._request.messages),
+            cut_off=reason == "length",
+            complete=bool(self._finish_reason) and reason == "stop",
+            of_message=self._details.fields(),
         )
         text = self.text
         if self._request.choices:
@@ -135,10 +140,15 @@ class ReplyBuilder:
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
             text += refusal
-        thinking = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
+        thinking = read_reasoning(delta)
         self._text.append(text)
         self._thinking.append(thinking)
+        if details := delta.get("reasoning_details"):
+            self._details.add(details)
         self._calls.add(delta.get("tool_calls"))
+        if call := as_mapping(delta.get("function_call")):
+            # The older form of a call, of which there is one at most.
+            self._calls.add([{"function": call}])
         if reason := as_text(choice.get("finish_reason")):
             self._finish_reason = reason
             self.is_whole = True

@@ -6,13 +6,14 @@ Source: https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from teff.messages import message_text
 from teff.provider.choices import WRAPPER_TOKENS, choice_grammar, choice_schema
 from teff.provider.protocol import ChatRequest, ToolSpec
+from teff_providers_openai.history import wire_messages
 from teff_providers_openai.quirks import Quirks
-from teff_providers_openai.tool_calls import to_wire
 
 __all__ = ["request_body"]
 
@@ -31,48 +32,50 @@ def request_body(
 
     Args:
         request: what is asked.
-        quirks: what the server wants otherwise.
+        quirks: what the server wants otherwise, with every field set.
         options: settings that are sent as they are; those of the request win over them, and both
-            over what is derived from the other fields of the request.
+            over what is derived from the other fields of the request. Those that say how tools are
+            called are sent beside tools only, and ``stream_options`` in streams only.
         stream: ask for a stream.
     """
-    body: dict[str, Any] = {}
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if request.stop:
-        body["stop"] = list(request.stop)
-    body |= _constraint(request, quirks)
+    body = _sampling(request, quirks) | _constraint(request, quirks)
     if request.max_tokens is not None:
         room = WRAPPER_TOKENS if "response_format" in body and request.choices else 0
-        body[quirks.max_tokens_field] = request.max_tokens + room
+        body[quirks.max_tokens_field or "max_tokens"] = request.max_tokens + room
     if stream and quirks.stream_usage:
         body["stream_options"] = {"include_usage": True}
     body |= {**options, **request.options}
     body |= {
         "model": request.model,
-        "messages": [_message(message, quirks) for message in request.messages],
+        "messages": wire_messages(request.messages, quirks),
         "stream": stream,
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+    for name in _unsendable(body, quirks):
+        body.pop(name, None)
     return body
 
 
-def _message(message: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
-    role, content = message["role"], message.get("content", "")
-    if role == "system":
-        return {"role": quirks.system_role, "content": content}
-    if role == "tool":
-        call_id = message.get("tool_call_id", "")
-        return {"role": "tool", "tool_call_id": call_id, "content": content}
-    wire: dict[str, Any] = {"role": role, "content": content}
-    if role == "assistant":
-        if quirks.reasoning_field and message.get("thinking"):
-            wire[quirks.reasoning_field] = message["thinking"]
-        if calls := message.get("tool_calls"):
-            wire["tool_calls"] = [to_wire(call) for call in calls]
-            wire["content"] = content or (None if quirks.null_content else "")
-    return wire
+def _sampling(request: ChatRequest, quirks: Quirks) -> dict[str, Any]:
+    if quirks.fixed_sampling and re.fullmatch(quirks.fixed_sampling, request.model):
+        return {}
+    sampling: dict[str, Any] = {}
+    if request.temperature is not None:
+        sampling["temperature"] = request.temperature
+    if request.stop:
+        sampling["stop"] = list(request.stop)
+    return sampling
+
+
+def _unsendable(body: Mapping[str, Any], quirks: Quirks) -> Iterator[str]:
+    """Yield the settings that the server refuses in this request."""
+    if not (body.get("tools") and quirks.tool_choice):
+        yield "tool_choice"
+    if not (body.get("tools") and quirks.parallel_tool_calls):
+        yield "parallel_tool_calls"
+    if not body["stream"]:
+        yield "stream_options"
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -89,18 +92,27 @@ def _constraint(request: ChatRequest, quirks: Quirks) -> dict[str, Any]:
         # llama.cpp refuses a grammar beside tools, but takes a schema.
         if quirks.choices == "grammar" and not request.tools:
             return {"grammar": choice_grammar(request.choices)}
-        return _response_format("choice", choice_schema(request.choices, as_object=True))
+        return _schema_format("choice", choice_schema(request.choices, as_object=True), quirks)
     # The API refuses schemas of anything but an object.
-    is_object = request.json_schema is not None and request.json_schema.get("type") == "object"
-    if request.json_schema is not None and is_object and quirks.json_schema:
+    if request.json_schema is None or request.json_schema.get("type") != "object":
+        return {}
+    if quirks.json_schema:
         title = request.json_schema.get("title")
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", title)[:64] if isinstance(title, str) else ""
-        return _response_format(name or "answer", request.json_schema)
+        return _schema_format(name or "answer", request.json_schema, quirks)
+    if quirks.json_object and any(_speaks_of_json(message) for message in request.messages):
+        return {"response_format": {"type": "json_object"}}
     return {}
 
 
-def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    described = {"name": name, "strict": _can_be_strict(schema), "schema": dict(schema)}
+def _speaks_of_json(message: Mapping[str, Any]) -> bool:
+    return "json" in message_text(message).lower()
+
+
+def _schema_format(name: str, schema: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": name, "schema": dict(schema)}
+    if quirks.strict:
+        described["strict"] = _can_be_strict(schema)
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,10 +12,13 @@ import attrs
 from teff.messages import ToolCall, read_arguments
 from teff.provider.reading import UnreadableReply, as_mapping, as_text, free_call_id
 
-__all__ = ["ToolCallAssembler", "to_wire"]
+__all__ = ["ToolCallAssembler", "message_fields", "to_wire"]
 
 _KNOWN_FIELDS = {"function", "id", "index", "type"}
 _KNOWN_FUNCTION_FIELDS = {"arguments", "name"}
+
+#: Where a call keeps fields of the message that it came in; no server has a field of this name.
+_OF_MESSAGE = "teff:message"
 
 
 @attrs.define
@@ -70,26 +74,42 @@ class ToolCallAssembler:
                 )
             self._add(piece)
 
-    def finish(self, *, used_ids: Iterable[str], cut_off: bool = False) -> list[ToolCall]:
+    def finish(
+        self,
+        *,
+        used_ids: Iterable[str],
+        cut_off: bool = False,
+        complete: bool = False,
+        of_message: Mapping[str, Any] | None = None,
+    ) -> list[ToolCall]:
         """Return the calls, each with an id that is unique among them and ``used_ids``.
 
         Args:
             used_ids: the ids in the conversation so far.
             cut_off: the token limit ended the answer, so a last call without arguments is not one
                 that wants none.
+            complete: the server said that the answer is whole, so that brackets which are missing
+                at the end of arguments were lost on the way, and are put there.
+            of_message: fields of the message that go back with the calls; see `message_fields`.
 
         Raises:
             UnreadableReply: a call has no name.
         """
-        used, calls = set(used_ids), []
+        used = set(used_ids)
+        calls: list[ToolCall] = []
         for slot in self._slots:
             if not slot.name:
                 raise UnreadableReply("it calls a tool without saying which")
             arguments, error = read_arguments(slot.arguments)
+            if error and complete:
+                closed = read_arguments(slot.arguments + _missing_brackets(slot.arguments))
+                arguments, error = (arguments, error) if closed[1] else closed
             if cut_off and slot is self._slots[-1] and not slot.arguments.strip():
                 error = "the arguments were cut off by the token limit"
             call_id = free_call_id(slot.id, used)
             used.add(call_id)
+            if of_message and not calls:
+                slot.extra[_OF_MESSAGE] = dict(of_message)
             calls.append(
                 ToolCall(
                     id=call_id, name=slot.name, arguments=arguments, error=error, extra=slot.extra
@@ -139,6 +159,29 @@ def _unknown(fields: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in known}
 
 
+def _missing_brackets(text: str) -> str:
+    """Return what closes the brackets that are open at the end of ``text``.
+
+    >>> _missing_brackets('{"a": ["}"')
+    ']}'
+    """
+    closing: list[str] = []
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[][{}]', text):
+        if mark in "{[":
+            closing.append("}" if mark == "{" else "]")
+        elif mark in "}]" and closing:
+            closing.pop()
+    return "".join(reversed(closing))
+
+
+def message_fields(stored: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields that go back in the message which makes these stored calls."""
+    fields: dict[str, Any] = {}
+    for call in stored:
+        fields |= as_mapping(as_mapping(call.get("extra")).get(_OF_MESSAGE))
+    return fields
+
+
 def to_wire(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Write a stored call in the form of the format: arguments as JSON text, unknown fields back.
 
@@ -146,7 +189,7 @@ def to_wire(stored: Mapping[str, Any]) -> dict[str, Any]:
     {'name': 'add', 'arguments': '{"x": 1}'}
     """
     call = ToolCall.from_json(stored)
-    extra = dict(call.extra)
+    extra = {name: value for name, value in call.extra.items() if name != _OF_MESSAGE}
     function = as_mapping(extra.pop("function", None))
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
     return {

@@ -31,6 +31,7 @@ _COMMANDS = {
     "graph": _Entry("teff.cli.graph", "Draw a workflow as a Mermaid flowchart."),
     "schema": _Entry("teff.cli.schema", "Print the JSON Schema of workflow files, for editors."),
     "plugins": _Entry("teff.cli.plugins", "List what is installed, without loading it."),
+    "providers": _Entry("teff.cli.providers", "List provider types, or the models of one."),
     "version": _Entry("teff.cli.version", "Print the version."),
 }
 

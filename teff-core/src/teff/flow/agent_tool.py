@@ -10,7 +10,7 @@ from teff.errors import ConfigError, ToolError
 from teff.flow.agent import AgentRole
 from teff.messages import user
 from teff.node.delegation import SubAgent
-from teff.runtime import ExecContext
+from teff.runtime import ExecContext, Limits
 from teff.schema.problems import Misfit
 from teff.schema.shape import Shape, shape_of
 from teff.schema.validate import SchemaValidator
@@ -37,6 +37,8 @@ class AgentTool(Tool):
             or a map of fields, see `teff.schema.shape.shape_of`; by default one text, ``message``.
         output_key: where the answer is; see `teff.node.delegation.SubAgent`.
         context: keys of the caller's state that it sees; a mapping gives them other names inside.
+        limits: bounds of each call, beside those around it; a mapping will do. Reaching one is a
+            failure of the tool.
 
     Raises:
         ConfigError: a name that no model could call, no description, an input that is no object, or
@@ -64,6 +66,7 @@ class AgentTool(Tool):
         input_type: Any = None,
         output_key: str = "",
         context: Mapping[str, str] | Sequence[str] = (),
+        limits: Limits | Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(agent, Mapping):
             agent = AgentRole.from_mapping(agent, name=name)
@@ -76,6 +79,7 @@ class AgentTool(Tool):
             node=agent,
             output_key=output_key,
             context=context,
+            limits=limits,
         )
         self.name, self.description = name, description
         self._shape = None if input_type is None else _object_shape(name, input_type)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-import teff.node as nodes
 from teff.conditions import compile_condition
 from teff.errors import ConfigError
 from teff.flow.agent import AgentRole, tool_loop
@@ -16,7 +15,7 @@ from teff.graph import Edge
 from teff.graph.options import check_mapping
 
 if TYPE_CHECKING:
-    from teff.node import ReActAgent, Supervisor
+    from teff.node import ReActAgent
     from teff.runtime import Limits
 
 __all__ = ["AgentSteps"]
@@ -158,14 +157,11 @@ class AgentSteps(Wiring):
             model=model,
             provider=provider,
             finish=token,
-            **{**keys_of_team(len(self._supervisors())), **supervisor},
+            **{**keys_of_team(self.nodes.values()), **supervisor},
         )
         self.step(lead, id)
         chains = {name: role.chain for name, role in built.items()}
         return self.route(lead.output_key, agents=chains, finish=steps)
-
-    def _supervisors(self) -> list[Supervisor]:
-        return [node for node in self._nodes.values() if isinstance(node, nodes.Supervisor)]
 
 
 def _ambiguous(name: str, others: Iterable[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import teff.node as nodes
 from teff.flow.chain import Chain, Steppable, as_node, as_nodes
 from teff.flow.sub_flow import SubFlow
+from teff.flow.team import rounds_key_beside
 from teff.flow.wiring import Wiring
 from teff.graph import Graph
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Supervisor,
         Transform,
     )
+    from teff.runtime import Limits
 
 __all__ = ["NodeSteps"]
 
@@ -53,7 +55,13 @@ class NodeSteps(Wiring):
     def supervisor(
         self, node: Supervisor | None = None, id: str | None = None, **config: Any
     ) -> Self:
-        """Add a `Supervisor`, made already or from its options; a `route` follows it."""
+        """Add a `Supervisor`, made already or from its options; a `route` follows it.
+
+        A second one of a flow counts its rounds under ``supervisor_rounds_2``, if not told
+        otherwise, and so on.
+        """
+        if node is None and "config" not in config:
+            config = {**rounds_key_beside(self.nodes.values()), **config}
         return self.step(_made(nodes.Supervisor, node, config), id)
 
     def delegate(
@@ -145,9 +153,10 @@ class NodeSteps(Wiring):
         input_map: Mapping[str, str] | None = None,
         output_map: Mapping[str, str] | None = None,
         max_iterations: int | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
     ) -> Self:
         """Add a flow as one step; see `SubFlow` for the options."""
-        return self.step(SubFlow(flow, input_map, output_map, max_iterations), id)
+        return self.step(SubFlow(flow, input_map, output_map, max_iterations, limits=limits), id)
 
 
 def _made(cls: type[Any], node: Any, config: Mapping[str, Any]) -> Any:

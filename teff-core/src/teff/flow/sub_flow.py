@@ -38,9 +38,10 @@ class SubFlow(Node):
         output_map: from keys outside to keys of its state; without one every change comes back.
         max_iterations: how many of its nodes may be executed; more than that fails. None: no
             bound but those of the run.
-        limits: bounds of what each visit does inside, beside those around it; a mapping will do.
-            Reaching one ends the graph inside with what it has, not the run, and is told by a
-            ``limit`` event with ``reason`` and ``scope``, the path of this step.
+        limits: bounds of what each visit does inside, beside those around it; a mapping will do;
+            where it is None, those of the graph. Reaching one ends the graph inside with what it
+            has, not the run, and is told by a ``limit`` event with ``reason`` and ``scope``, the
+            path of this step.
         turn_keys: further keys outside that belong to one turn of a chat; see `Node.turn_keys`.
         id: the node's id.
 
@@ -102,7 +103,12 @@ class SubFlow(Node):
             return self._changes(given, frame, ctx.frame.reducers)
 
         frame = await run_nested(
-            self.graph, ctx, given, keep=changes, max_steps=self.max_iterations, limits=self.limits
+            self.graph,
+            ctx,
+            given,
+            keep=changes,
+            max_steps=self.max_iterations,
+            limits=self.limits if self.limits is not None else self.graph.limits,
         )
         return changes(frame)
 

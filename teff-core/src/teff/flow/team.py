@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,10 +13,10 @@ from teff.flow.agent import AgentRole
 from teff.flow.chain import Chain
 
 if TYPE_CHECKING:
-    from teff.node import Supervisor
+    from teff.node import Node, Supervisor
     from teff.runtime import Limits
 
-__all__ = ["BuiltRole", "keys_of_team", "role_chain", "team_supervisor"]
+__all__ = ["BuiltRole", "keys_of_team", "role_chain", "rounds_key_beside", "team_supervisor"]
 
 
 @attrs.frozen(kw_only=True)
@@ -53,15 +53,24 @@ def role_chain(
     return BuiltRole(chain=role, output_key=name)
 
 
-def keys_of_team(others: int) -> dict[str, str]:
-    """Return the keys of a team beside ``others`` in one flow: no two count in the same place."""
-    if not others:
-        return {}
-    number = others + 1
-    return {
-        "output_key": f"next_agent_{number}",
-        "rounds_key": f"supervisor_rounds_{number}",
-    }
+def rounds_key_beside(others: Iterable[Node]) -> dict[str, str]:
+    """Return the key of the rounds for a supervisor beside others of a flow.
+
+    No two count in the same place: the second is given ``supervisor_rounds_2``.
+    """
+    number = _number_beside(others)
+    return {"rounds_key": f"supervisor_rounds_{number}"} if number > 1 else {}
+
+
+def keys_of_team(others: Iterable[Node]) -> dict[str, str]:
+    """Return the keys for a team beside other nodes of a flow; see `rounds_key_beside`."""
+    number = _number_beside(others)
+    keys = {"output_key": f"next_agent_{number}"} if number > 1 else {}
+    return {**keys, **rounds_key_beside(others)}
+
+
+def _number_beside(others: Iterable[Node]) -> int:
+    return 1 + sum(isinstance(node, nodes.Supervisor) for node in others)
 
 
 def team_supervisor(

@@ -45,6 +45,7 @@ from teff.runtime import (
     tell_all,
     uninterrupted,
 )
+from teff.runtime.bounded import within_deadline
 from teff.state import Reducer, compile_reducers, freeze
 
 if TYPE_CHECKING:
@@ -297,21 +298,6 @@ async def _drive(graph: Graph, frame: Frame, answered: Sequence[str]) -> Outcome
     return Outcome(status="stopped" if stopped else "finished", stop_reason=reason)
 
 
-async def _run_bounded(graph: Graph, frame: Frame, *, own: bool) -> str:
-    """Run a nested frame, within the deadline of its own budget where it has one."""
-    budget = frame.budget
-    if not own or budget is None or budget.remaining is None:
-        return await run_frame(graph.plan, frame)
-    deadline = asyncio.timeout(budget.remaining)
-    try:
-        async with deadline:
-            return await run_frame(graph.plan, frame)
-    except TimeoutError as error:
-        if not deadline.expired() or error.args:
-            raise
-        raise LimitSignal("deadline", budget) from None
-
-
 async def run_nested(
     graph: Graph,
     ctx: ExecContext,
@@ -346,12 +332,13 @@ async def run_nested(
         max_steps=max_steps,
     )
     if limits is not None:
-        frame.budget = ctx.run.open_budget(limits, ctx)
+        frame.budget = ctx.run.open_budget(limits, ctx, ctx.path, is_visit=ctx.is_step)
+    own = None if limits is None else frame.budget
     try:
-        ended = await _run_bounded(graph, frame, own=limits is not None)
+        ended = await within_deadline(own, run_frame(graph.plan, frame))
     except (LimitSignal, asyncio.CancelledError) as leaving:
         if isinstance(leaving, LimitSignal):
-            if limits is not None and leaving.budget is frame.budget:
+            if own is not None and leaving.budget is own:
                 await ctx.emit("limit", {"reason": leaving.reason, "scope": ctx.path})
                 return frame
             ctx.mark_limited(leaving)

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypedDict, Unpack
 
 import attrs
 
 from teff.errors import ConfigError, ProviderError
+from teff.harness.attempts import Attempts, ModelCallback, Shown, TokenCallback
+from teff.harness.cache import CacheOption, cache_of
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
 from teff.harness.retry import RetryPolicy
+from teff.harness.targets import (
+    Fallback,
+    Target,
+    checked_fallbacks,
+    is_empty,
+    may_fall_back,
+    targets_of,
+)
 from teff.messages import Message
-from teff.plugins import NodeInfo
-from teff.provider import ChatReply, ChatRequest, ProviderRegistry, ToolSpec
-from teff.runtime import ExecContext, tell_payload
+from teff.plugins.log import warn
+from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
+from teff.runtime import ExecContext
 
-__all__ = ["Harness", "HarnessSettings", "TokenCallback"]
+__all__ = ["Harness", "HarnessSettings"]
 
-#: Hears each piece of a streamed answer; a plain or an async function.
-TokenCallback = Callable[[str], Awaitable[None] | None]
+try:  # TEMPORARY until the modules are there
+    from teff.harness.decode import ToolCallScreen, decode_reply
+except ImportError:
+    ToolCallScreen = lambda names: type(
+        "S", (), {"feed": lambda self, p: p, "close": lambda self: ""}
+    )()
+    decode_reply = lambda text, names, schemas=None: type("D", (), {"calls": [], "text": text})()
+try:
+    from teff.harness.repair import valid_messages
+except ImportError:
+    valid_messages = lambda m, alternating=False: type(
+        "R", (), {"messages": list(m), "warnings": ()}
+    )()
+try:
+    from teff.harness.trim import trim_messages
+except ImportError:
+    trim_messages = lambda m, **k: list(m)
 
 
 class HarnessSettings(TypedDict, total=False):
@@ -35,16 +58,32 @@ class HarnessSettings(TypedDict, total=False):
     max_tokens: int | None
     #: Seconds for a call, for a stream between two events; None is the provider's.
     timeout: float | None
+    #: Settings of the provider, sent as they are.
+    options: Mapping[str, Any]
     #: How often a call that failed for a passing reason is tried again; 2 by default.
     max_retries: int
     #: Seconds that are waited at most on a server's word; 120 by default.
     max_retry_wait: float
-    #: Settings of the provider, sent as they are.
-    options: Mapping[str, Any]
+    #: The HTTP statuses that pass; None is 408, 409, 429 and every 5xx.
+    retry_on: Collection[int] | None
+    #: What is asked in turn where a model fails before it has shown anything; see `Fallback`.
+    fallbacks: Iterable[Fallback] | str | None
+    #: Where answers are kept and looked up; none by default.
+    cache: CacheOption
+    #: How many calls of one provider run at once, beside `set_provider_concurrency`.
+    max_parallel: int | None
+    #: The longest conversation that is sent, in estimated tokens; None sends all of it.
+    max_context_tokens: int | None
+    #: The same in messages, system text not counted.
+    max_context_messages: int | None
+    #: Whether calls of tools that a model wrote as text are read; they are by default.
+    parse_text_tool_calls: bool
+    #: Hears of each answer.
+    on_llm: ModelCallback | None
 
 
 class Harness:
-    """Asks one model of one provider: retries, limits, streaming, events, the journal.
+    """Asks a model: retries, fallbacks, limits, a cache, streaming, events, the journal.
 
     Inside a node, `for_step` makes one that belongs to the step: its calls are counted against the
     limits of the run, told as events and recorded, so that a resumed run does not pay twice.
@@ -57,7 +96,14 @@ class Harness:
         **settings: see `HarnessSettings`.
 
     Raises:
-        ConfigError: the provider is unknown.
+        ConfigError: a provider is unknown, or a setting is wrong.
+
+    >>> import asyncio
+    >>> from teff.testing import ScriptedProvider
+    >>> model = ScriptedProvider(["Hello."])
+    >>> harness = Harness(model="m", provider="p", providers={"p": model})
+    >>> asyncio.run(harness.call([{"role": "user", "content": "Hi"}])).text
+    'Hello.'
     """
 
     def __init__(
@@ -69,18 +115,21 @@ class Harness:
         ctx: ExecContext | None = None,
         **settings: Unpack[HarnessSettings],
     ) -> None:
-        registry = ProviderRegistry.of(providers)
-        self.model = model
-        self.provider = registry.derive(provider, settings.get("overrides") or {})
-        self.temperature = settings.get("temperature")
-        self.max_tokens = settings.get("max_tokens")
-        self.timeout = settings.get("timeout")
-        self.options = settings.get("options") or {}
-        self.retry = RetryPolicy(
+        self._ctx = ctx or ExecContext(node_id="harness")
+        self._settings = settings
+        self._cache = cache_of(settings.get("cache"))
+        self._retry = RetryPolicy(
             max_retries=settings.get("max_retries", 2),
             max_wait=settings.get("max_retry_wait", 120.0),
+            statuses=settings.get("retry_on"),
         )
-        self._ctx = ctx or ExecContext(node_id="harness")
+        self.targets = targets_of(
+            provider,
+            model,
+            checked_fallbacks(settings.get("fallbacks")),
+            registry=ProviderRegistry.of(providers),
+            overrides=settings.get("overrides"),
+        )
 
     @classmethod
     def for_step(
@@ -94,7 +143,7 @@ class Harness:
         """Return a harness for the step of ``ctx``; empty names mean the defaults of the run.
 
         Raises:
-            ConfigError: nothing names a provider or a model, or the provider is unknown.
+            ConfigError: nothing names a provider or a model, or a provider is unknown.
         """
         return cls(
             provider=_named("provider", provider or ctx.default_provider, ctx),
@@ -105,9 +154,37 @@ class Harness:
         )
 
     @property
+    def first(self) -> Target:
+        """The model that is asked first."""
+        return self.targets[0]
+
+    @property
+    def provider(self) -> Provider:
+        """The provider that is asked first."""
+        return self.first.provider
+
+    @property
+    def model(self) -> str:
+        """The name of the model that is asked first."""
+        return self.first.model
+
+    @property
     def can_choose(self) -> bool:
         """Whether the provider can hold an answer to a list of choices."""
-        return self.provider.capabilities.choices
+        return self.first.provider.capabilities.choices
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest answer, in tokens; None leaves it to the server."""
+        return self._settings.get("max_tokens")
+
+    def fallbacks_left(self) -> Self | None:
+        """Return a harness for what comes after the first model, or None where nothing does."""
+        if len(self.targets) == 1:
+            return None
+        left = object.__new__(type(self))
+        left.__dict__.update(self.__dict__, targets=self.targets[1:])
+        return left
 
     async def call(
         self,
@@ -116,179 +193,149 @@ class Harness:
         tools: Sequence[ToolSpec] = (),
         choices: Sequence[str] | None = None,
         json_schema: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
         stop: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         stream: bool = False,
         on_token: TokenCallback | None = None,
     ) -> ChatReply:
-        """Ask the model once and return its whole answer.
+        """Ask once and return the whole answer.
+
+        The conversation is made valid before it goes out (see `valid_messages`), and cut to what
+        the settings allow (see `trim_messages`). Where a model fails for good before anything was
+        shown, or answers with nothing at all, the next of the fallbacks is asked.
 
         Args:
             messages: the conversation; not empty.
             tools: what the model may call.
             choices: the only texts the answer may be, where the provider can enforce it.
             json_schema: what the answer must fit; it is sent where the provider can enforce it.
+            max_tokens: the longest answer, in place of the setting.
             stop: texts that end the answer.
             options: settings of the provider for this call, beside those of the harness.
             stream: whether the answer is taken piece by piece, where somebody listens.
             on_token: hears the pieces, beside the ``token`` events.
 
         Raises:
-            ProviderError: the call failed, after every retry. There is no retry once a token was
-                shown.
+            ProviderError: the call failed, after every retry and fallback. There is neither once a
+                token was shown.
+            ContextLimitError: the conversation is too long even when all was cut that may be.
             ConfigError: there are no messages, or tools for a provider that has no tool calls.
             LimitSignal: the run may make no further call.
         """
         if not messages:
             raise ConfigError(f"{self._ctx.node_id!r} has no message to send to the model.")
-        if tools and not self.provider.capabilities.tools:
-            raise ConfigError(
-                f"provider {self.provider.name!r} cannot call tools, and {self._ctx.node_id!r} "
-                "offers some: use another provider, or remove use_tools."
-            )
-        request = ChatRequest(
-            model=self.model,
-            messages=messages,
+        self._check_tools(tools)
+        own = self._settings
+        draft = ChatRequest(
+            model=self.first.model,
+            messages=trim_messages(
+                messages,
+                max_tokens=own.get("max_context_tokens"),
+                max_messages=own.get("max_context_messages"),
+            ),
             tools=tools,
             choices=choices,
-            json_schema=json_schema if self.provider.capabilities.json_schema else None,
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
+            json_schema=json_schema,
+            temperature=own.get("temperature"),
+            max_tokens=max_tokens or self.max_tokens,
             stop=stop,
-            timeout=self.timeout,
-            options={**self.options, **(options or {})},
+            timeout=own.get("timeout"),
+            options={**(own.get("options") or {}), **(options or {})},
         )
-        live = stream and (self._ctx.listening or on_token is not None)
-
-        async def ask() -> dict[str, Any]:
-            reply = await self._ask(request, live=live, on_token=on_token)
-            return {**reply_to_json(reply), "asked": f"{self.provider.name}/{request.model}"}
-
+        attempts = self._attempts(draft, stream=stream, on_token=on_token)
+        ask = partial(self._ask, draft, attempts)
         if self._ctx.run.journal is None:
             return reply_from_json(await ask())
         # The request is part of the key, so a recorded reply never answers another one.
-        digest = request_digest(request)
+        digest = request_digest(self._request(self.first, draft))
         key = f"llm:{digest}:{self._ctx.number(f'llm:{digest}')}"
         return reply_from_json(await self._ctx.once(key, ask))
 
-    async def _ask(
-        self, request: ChatRequest, *, live: bool, on_token: TokenCallback | None
-    ) -> ChatReply:
-        attempt = 1
-        while True:
-            shown = _Shown()
-            self._ctx.count_model_call(self._billed(request))
+    async def _ask(self, draft: ChatRequest, attempts: Attempts) -> dict[str, Any]:
+        """Ask one target after the other; return the answer as the journal keeps it."""
+        shown = Shown()
+        failures: list[str] = []
+        for target, following in zip(self.targets, (*self.targets[1:], None), strict=True):
+            request = self._request(target, draft)
             try:
-                return await self._attempt(request, live=live, on_token=on_token, shown=shown)
+                answered = await attempts.answer(target, request, shown)
             except ProviderError as error:
-                wait = None if shown.anything else self.retry.wait_before_retry(error, attempt)
-                if wait is None:
+                if following is None or shown.anything or not may_fall_back(error):
+                    for failure in failures:
+                        error.add_note(failure)
                     raise
-                await self._ctx.emit(
-                    "llm_retry",
-                    {
-                        "provider": self.provider.name,
-                        "model": request.model,
-                        "attempt": attempt,
-                        "wait": wait,
-                        "error": str(error),
-                    },
-                )
-            await asyncio.sleep(wait)
-            attempt += 1
-
-    def _billed(self, request: ChatRequest) -> str:
-        """Return the name under which a request is counted and paid."""
-        return f"{self.provider.name}/{request.model}"
-
-    async def _attempt(
-        self,
-        request: ChatRequest,
-        *,
-        live: bool,
-        on_token: TokenCallback | None,
-        shown: _Shown,
-    ) -> ChatReply:
-        self._tell("teff_llm_request", request=request)
-        started = time.monotonic()
-        if live and self.provider.capabilities.streaming:
-            reply = await self._stream(request, on_token, shown)
-        else:
-            reply = await self.provider.chat(request)
-        seconds = time.monotonic() - started
-        used = reply.usage
-        self._ctx.count_tokens(self._billed(request), used)
-        self._tell("teff_llm_response", request=request, reply=reply, seconds=seconds)
-        await self._ctx.emit(
-            "llm",
-            {
-                "provider": self.provider.name,
-                "model": reply.model or request.model,
-                "prompt_tokens": used.prompt_tokens,
-                "completion_tokens": used.completion_tokens,
-                "total_tokens": used.total,
-                "cost": self._ctx.run.cost(self._billed(request), used),
-                "duration_ms": seconds * 1000.0,
-                "finish_reason": reply.finish_reason,
-                "cached": False,
-            },
-        )
-        if self._ctx.run.on_llm_payload is not None:
-            await tell_payload(
-                self._ctx,
-                provider=self.provider.name,
-                model=reply.model or request.model,
-                messages=request.messages,
-                content=reply.text,
-                usage=used,
-                latency_ms=seconds * 1000.0,
+                problem = str(error)
+            else:
+                if following is None or not is_empty(answered.reply):
+                    reply = self._read(answered.reply, draft)
+                    # What came from the cache was paid for before.
+                    asked = {} if answered.cached else {"asked": target.name}
+                    return {**reply_to_json(reply), **asked}
+                problem = "the answer is empty"
+            failures.append(f"Before it, {target.name} was asked: {problem}")
+            await self._ctx.emit(
+                "llm_fallback",
+                {
+                    "provider": target.provider.name,
+                    "model": target.model,
+                    "to_provider": following.provider.name,
+                    "to_model": following.model,
+                    "error": problem,
+                },
             )
-        return reply
+        raise AssertionError("the last target answers or raises")
 
-    async def _stream(
-        self, request: ChatRequest, on_token: TokenCallback | None, shown: _Shown
-    ) -> ChatReply:
-        pieces = self.provider.stream(request)
-        try:
-            async for piece in pieces:
-                if piece.text:
-                    shown.anything = True
-                    await self._show(piece.text, request.model, on_token)
-                if piece.reply is not None:
-                    return piece.reply
-        finally:
-            # An async generator that is left early is closed at once, not when it is collected.
-            close = getattr(pieces, "aclose", None)
-            if close is not None:
-                await close()
-        raise ProviderError(
-            f"provider {self.provider.name!r} ended a stream without the whole reply",
-            provider=self.provider.name,
-            model=request.model,
+    def _request(self, target: Target, draft: ChatRequest) -> ChatRequest:
+        """Return what ``target`` is asked: what it cannot enforce is left out."""
+        able = target.provider.capabilities
+        takes_schema = able.json_schema and (able.schema_with_tools or not draft.tools)
+        repaired = valid_messages(draft.messages, alternating=able.alternating)
+        for sentence in repaired.warnings:
+            warn(f"{self._ctx.node_id}: {sentence}", node=self._ctx.node_id, model=target.name)
+        return attrs.evolve(
+            draft,
+            model=target.model,
+            messages=repaired.messages,
+            json_schema=draft.json_schema if takes_schema else None,
         )
 
-    async def _show(self, text: str, model: str, on_token: TokenCallback | None) -> None:
-        await self._ctx.emit(
-            "token", {"token": text, "provider": self.provider.name, "model": model}
+    def _attempts(
+        self, draft: ChatRequest, *, stream: bool, on_token: TokenCallback | None
+    ) -> Attempts:
+        names = [tool.name for tool in draft.tools]
+        return Attempts(
+            ctx=self._ctx,
+            retry=self._retry,
+            cache=self._cache,
+            max_parallel=self._settings.get("max_parallel"),
+            on_llm=self._settings.get("on_llm"),
+            on_token=on_token,
+            live=stream and (self._ctx.listening or on_token is not None),
+            screen=partial(ToolCallScreen, names) if names and self._reads_text else None,
         )
-        if on_token is not None:
-            waiting = on_token(text)
-            if inspect.isawaitable(waiting):
-                await waiting
 
-    def _tell(self, hook: str, **details: Any) -> None:
-        ctx = self._ctx
-        hooks = ctx.run.hooks
-        if hooks is not None and hooks.listens(hook):
-            node = NodeInfo(id=ctx.node_id, type=ctx.node_type, path=ctx.path)
-            hooks.tell(hook, run=ctx.run.info, node=node, **details)
+    @property
+    def _reads_text(self) -> bool:
+        return self._settings.get("parse_text_tool_calls", True)
 
+    def _read(self, reply: ChatReply, draft: ChatRequest) -> ChatReply:
+        """Take calls of tools out of the text, where the model wrote them into it."""
+        if not draft.tools or reply.tool_calls or not self._reads_text:
+            return reply
+        schemas = {tool.name: tool.schema for tool in draft.tools}
+        decoded = decode_reply(reply.text, list(schemas), schemas)
+        if not decoded.calls:
+            return reply
+        return attrs.evolve(reply, text=decoded.text, tool_calls=tuple(decoded.calls))
 
-@attrs.define
-class _Shown:
-    """Whether a piece of the answer has left the harness."""
-
-    anything: bool = False
+    def _check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        for target in self.targets:
+            if tools and not target.provider.capabilities.tools:
+                raise ConfigError(
+                    f"provider {target.provider.name!r} cannot call tools, and "
+                    f"{self._ctx.node_id!r} offers some: use another provider, or remove use_tools."
+                )
 
 
 def _named(what: str, name: str | None, ctx: ExecContext) -> str:

@@ -12,7 +12,7 @@ import attrs
 from teff.messages import ModelUsage, ToolCall
 from teff.provider import ChatReply, ChatRequest
 
-__all__ = ["reply_from_json", "reply_to_json", "request_digest"]
+__all__ = ["reply_from_json", "reply_to_json", "request_as_json", "request_digest"]
 
 
 def reply_to_json(reply: ChatReply) -> dict[str, Any]:
@@ -41,5 +41,10 @@ def reply_from_json(data: Mapping[str, Any]) -> ChatReply:
 
 def request_digest(request: ChatRequest) -> str:
     """Return a short text that two requests share only where they ask the same."""
-    asked = json.dumps(attrs.asdict(request), sort_keys=True, default=repr)
+    asked = request_as_json(request)
     return hashlib.sha256(asked.encode(errors="backslashreplace")).hexdigest()[:16]
+
+
+def request_as_json(request: ChatRequest) -> str:
+    """Return the whole of a request as JSON, for a digest: what is no JSON stands as its ``repr``."""
+    return json.dumps(attrs.asdict(request), sort_keys=True, default=repr)

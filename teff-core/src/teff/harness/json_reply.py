@@ -32,7 +32,6 @@ _TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _BEGINS = re.compile(
     r'\{\s*["}]|\[\s*(?:["\[\]{]|-?(?:\d|Infinity)|(?:true|false|null|NaN)\b)', re.ASCII
 )
-_ENDS_AFTER_BRACKET = re.compile(r"[\[{]\s*\Z")
 
 
 @attrs.frozen(kw_only=True)
@@ -58,13 +57,13 @@ class Found:
         candidates: every value, those in ``json`` fences first, else in the order of the text;
             values inside of others are none, neither is what stands within thinking.
         text: the text outside of thinking and of values.
-        unclosed: whether the text ends within a value.
+        answer: the reply without thinking.
         reason: why what looks like a value is none, or "".
     """
 
     candidates: tuple[Candidate, ...] = ()
     text: str = ""
-    unclosed: bool = False
+    answer: str = ""
     reason: str = ""
 
     @property
@@ -95,7 +94,7 @@ def find_json(reply: str) -> Found:
         pass
     else:
         if end == len(text):
-            return Found(candidates=(Candidate(value=value, size=end),))
+            return Found(candidates=(Candidate(value=value, size=end),), answer=text)
     scan = _Scan(text)
     scan.run()
     found = sorted(scan.candidates, key=lambda candidate: not candidate.labelled)
@@ -105,7 +104,7 @@ def find_json(reply: str) -> Found:
     return Found(
         candidates=tuple(found[:_MOST]),
         text=outside.strip(),
-        unclosed=scan.unclosed,
+        answer="".join(scan.answer).strip(),
         reason=scan.reason,
     )
 
@@ -123,44 +122,51 @@ class _Scan:
         self.labelled = self.fenced = False
         self.candidates: list[Candidate] = []
         self.outside: list[str] = []
-        self.unclosed = False
+        self.answer: list[str] = []
         self.broken = 0
         self.reason = ""
+        self.thinking = -1  # where it begins or ends next, as last looked for
 
     def run(self) -> None:
         while (mark := _MARK.search(self.text, self.position)) is not None:
-            self.outside.append(self.text[self.position : mark.start()])
+            self.keep(self.text[self.position : mark.start()])
             self.position = mark.end()
             if mark["value"]:
                 self.read_value(mark.start())
             elif mark["line"]:
-                self.outside.append(mark.group())
+                self.keep(mark.group())
             elif mark["fence"]:
                 self.fenced = not self.fenced
                 self.labelled = self.fenced and mark["label"].lower().startswith("json")
                 # An end of a fence may be followed by a word: it belongs to the text.
-                self.outside.append("\n" if self.fenced else f"\n{mark['label']}")
+                self.keep(mark.group(), "\n" if self.fenced else f"\n{mark['label']}")
             elif mark["close"] or mark["close2"] or mark["final"]:
                 self.candidates.clear()  # all of it was thinking, opened in the prompt
                 self.outside.clear()
+                self.answer.clear()
                 self.reason = ""
                 self.labelled = self.fenced = False
             else:
                 self.skip_thinking()
-        self.outside.append(self.text[self.position :])
+        self.keep(self.text[self.position :])
+
+    def keep(self, written: str, outside: str | None = None) -> None:
+        """Count a text to the answer, and to what is outside of values."""
+        self.answer.append(written)
+        self.outside.append(written if outside is None else outside)
 
     def read_value(self, start: int) -> None:
         if _BEGINS.match(self.text, start) is None:
-            self.outside.append(self.text[start])
-            self.unclosed = _ENDS_AFTER_BRACKET.match(self.text, start) is not None
+            self.keep(self.text[start])
             return
         try:
             value, self.position = _decode(self.text, start)
         except _NoJson as error:
             self.reason = self.reason or str(error)
             self.skip_broken(start)
+            self.keep(self.text[start : self.position], "")
             return
-        self.outside.append(" ")
+        self.keep(self.text[start : self.position], " ")
         if len(self.candidates) < _MOST:
             size = self.position - start
             self.candidates.append(Candidate(value=value, size=size, labelled=self.labelled))
@@ -171,10 +177,7 @@ class _Scan:
         if self.broken > _MOST:
             self.position = len(self.text)
             return
-        tag = next(
-            (mark for mark in _MARK.finditer(self.text, start + 1) if _is_thinking(mark)), None
-        )
-        stop = tag.start() if tag is not None else len(self.text)
+        stop = self.next_thinking(start + 1)
         depth = 0
         for part in _TEXT_OR_BRACKET.finditer(self.text, start, stop):
             if part.group() in "[{":
@@ -185,7 +188,15 @@ class _Scan:
                     self.position = part.end()
                     return
         self.position = stop
-        self.unclosed = self.unclosed or tag is None
+
+    def next_thinking(self, start: int) -> int:
+        """Return where thinking begins or ends next, or the end of the text."""
+        # The place that an earlier search found is still the next, so the text is searched once.
+        if self.thinking < start:
+            marks = _MARK.finditer(self.text, start)
+            places = (mark.start() for mark in marks if _is_thinking(mark))
+            self.thinking = next(places, len(self.text))
+        return self.thinking
 
     def skip_thinking(self) -> None:
         depth = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 import attrs
 
@@ -30,10 +31,12 @@ class RetryPolicy:
     Args:
         max_retries: tries after the first one.
         max_wait: seconds that are waited at most on a server's word.
+        statuses: the HTTP statuses that pass, in place of those above; None keeps them.
     """
 
     max_retries: int = 2
     max_wait: float = 120.0
+    statuses: Collection[int] | None = None
 
     def wait_before_retry(self, error: ProviderError, attempt: int) -> float | None:
         """Return the seconds to wait before another try, or None where there is none.
@@ -42,13 +45,16 @@ class RetryPolicy:
             error: what the last try failed with.
             attempt: the number of tries so far, from 1.
         """
-        if attempt > self.max_retries or error.permanent or not _passes(error.status):
+        if attempt > self.max_retries or error.permanent or not self._passes(error.status):
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.max_wait else None
         patience: float = min(8.0, 0.5 * 2.0 ** (attempt - 1))
         return patience * (1.0 - 0.25 * random.random())
 
-
-def _passes(status: int | None) -> bool:
-    return status is None or status in _PASSING or status >= 500
+    def _passes(self, status: int | None) -> bool:
+        if status is None:
+            return True
+        if self.statuses is not None:
+            return status in self.statuses
+        return status in _PASSING or status >= 500

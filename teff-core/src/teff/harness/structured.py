@@ -17,23 +17,47 @@ from teff.runtime import ExecContext
 from teff.schema.problems import Misfit, Problem
 from teff.schema.shape import shape_of
 from teff.schema.validate import SchemaValidator
+from teff.tool.threads import run_in_thread
 
-__all__ = ["Answer", "StructuredOutput", "settle"]
+__all__ = ["JSON_OBJECT", "Answer", "StructuredOutput", "settle"]
+
+#: The schema of any JSON object; what servers call their JSON mode.
+JSON_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 #: How much of an answer that did not fit is shown to the model again.
 _SHOWN_AGAIN = 4_000
+#: A longer answer is not looked at; what was meant as a value is not that long.
+_LONGEST = 4_000_000
+#: From so many characters on an answer is read beside the event loop.
+_LONG = 50_000
+
+#: Why an answer that ended so is not whole.
+_CUT = {
+    "length": "the answer was cut off by its token limit",
+    "content_filter": "the answer was cut off by a content filter",
+}
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What a reply was read as: ``value``, or the ``problems`` that it has."""
+    """What a reply was read as.
+
+    Attributes:
+        value: what it says, where it has no problems.
+        problems: what is wrong with it, one sentence each.
+        text: what it says, without thinking.
+    """
 
     value: Any = None
     problems: tuple[str, ...] = ()
+    text: str = ""
 
 
 class StructuredOutput:
     """What an answer has to be: JSON, of a schema or of any kind.
+
+    It is strict: no value is made into one that fits. What is wrong is said of each place by name,
+    so that a model can repair it.
 
     >>> wanted = StructuredOutput.of(output_type={"city": "string", "days": "integer"})
     >>> wanted.read(ChatReply(text='Sure: {"city": "Riga", "days": 2}')).value
@@ -110,6 +134,8 @@ class StructuredOutput:
         """
         if self.schema is None:
             return ""
+        if self.schema == JSON_OBJECT:
+            return "Give your final answer as a JSON object alone, without explanations or code fences."
         written = json.dumps(self.schema, ensure_ascii=False)
         return (
             "Give your final answer as JSON alone, without explanations or code fences. "
@@ -120,29 +146,28 @@ class StructuredOutput:
         """Read a reply: thinking, code fences and text around are passed over.
 
         The first value that fits is taken; where none does, the problems are those of the longest.
-        Without a schema the longest value is taken. Of a reply that was cut off, only a value that
-        is whole beyond doubt counts.
+        Without a schema the longest value is taken. A reply that was cut off by its token limit or
+        a content filter has a problem whatever it says: nobody knows what would have followed. One
+        of more than 4,000,000 characters is not looked at.
         """
+        if reply.finish_reason in _CUT:
+            return Answer(problems=(_CUT[reply.finish_reason],))
+        if len(reply.text) > _LONGEST:
+            return Answer(problems=(f"the answer is longer than {_LONGEST:,} characters",))
         found = find_json(reply.text)
+        answer = self._first_that_fits(found) or Answer(problems=(_absence(reply, found),))
+        return attrs.evolve(answer, text=found.answer)
+
+    def _first_that_fits(self, found: Found) -> Answer | None:
         candidates = self._candidates(found)
-        if reply.finish_reason == "length":
-            candidates = [] if found.unclosed else [c for c in candidates if not _is_number(c)]
         if self._validator is None:
             candidates = candidates[:1]
-        problems: dict[int, tuple[str, ...]] = {}
+        told: dict[int, Answer] = {}
         for candidate in candidates:
-            answer = self._check(candidate.value)
+            told[id(candidate)] = answer = self._check(candidate.value)
             if not answer.problems:
                 return answer
-            problems[id(candidate)] = answer.problems
-        if candidates:
-            longest = found.longest
-            told = problems.get(id(longest)) or next(iter(problems.values()))
-            return Answer(problems=told)
-        if not reply.text.strip():
-            return Answer(problems=("the answer is empty",))
-        because = f" ({found.reason})" if found.reason else ""
-        return Answer(problems=(f"the answer holds no whole JSON value{because}",))
+        return told.get(id(found.longest)) or next(iter(told.values()), None)
 
     def _candidates(self, found: Found) -> list[Candidate]:
         candidates = list(found.candidates)
@@ -178,12 +203,19 @@ async def settle(
     *,
     ask: Callable[[list[Message | Mapping[str, Any]]], Awaitable[ChatReply]],
     max_retries: int,
+    is_draft: bool = False,
+    more_room: Callable[[], int | None] | None = None,
+    next_model: Callable[[str], Awaitable[bool]] | None = None,
 ) -> tuple[Any, ChatReply]:
     """Return the value of an answer that fits and the reply that held it; ask again where need be.
 
     Each further question is told as a ``structured`` event, between the tokens of the two answers;
-    it holds the conversation, the answer that did not fit, and what is wrong with it. A call of a
-    tool in the answers is not carried out.
+    it holds the conversation, the answer that did not fit, and what is wrong with it. Thinking is
+    not sent back. A call of a tool in the answers is not carried out.
+
+    An answer that was cut off by its token limit is never taken. Where ``more_room`` gives it room
+    the same is asked once more; the event then holds ``max_tokens``. One that was cut off by a
+    content filter is the last: what one service refuses is not handed to the next.
 
     Args:
         ctx: the step, for the events.
@@ -191,43 +223,84 @@ async def settle(
         reply: the first answer.
         messages: what it answered.
         ask: asks the model once more.
-        max_retries: how often, at most.
+        max_retries: how often, at most; the same for each model.
+        is_draft: whether tools were offered for the first answer, in place of its form. To ask for
+            the form then is no retry.
+        more_room: raises the token limit of the answers to come, and returns it; None where there
+            is none to raise.
+        next_model: has the next model asked from now on, told why; false where there is none. It is
+            asked anew, without the answers of the one before.
 
     Raises:
         StructuredOutputError: no answer fits.
-        TruncatedOutput: an answer was cut off by the token limit before it was whole. It is not
-            asked for again, since it would end at the same limit.
+        TruncatedOutput: an answer was cut off, and there is no more room, or it was not enough.
     """
-    asked = list(messages)
-    attempts = 1
+    asked, left, attempts = list(messages), max_retries + is_draft, 0
     while True:
-        answer = wanted.read(reply)
+        attempts += 1
+        answer = await _read(wanted, reply)
         if not answer.problems:
             return answer.value, reply
-        if reply.finish_reason == "length":
-            raise TruncatedOutput(
-                f"node {ctx.node_id!r}: the answer was cut off by its token limit before it was "
-                f"whole ({'; '.join(answer.problems)}). Raise max_tokens, or ask for less.",
-                model=reply.model,
-                partial=reply.text,
-                permanent=True,
-            )
-        if attempts > max_retries:
-            raise StructuredOutputError(wanted.schema or {}, reply.text, answer.problems, attempts)
-        problems = list(answer.problems)
-        await ctx.emit("structured", {"errors": problems, "attempt": attempts})
-        if reply.text.strip():
-            asked.append(assistant(_shortened(reply.text)))
-        asked.append(user(_correction(problems)))
+        if reply.finish_reason == "content_filter":
+            raise _failure(ctx, wanted, reply, answer, attempts)
+        told: dict[str, Any] = {"errors": list(answer.problems), "attempt": attempts}
+        is_cut = reply.finish_reason == "length"
+        room = more_room() if is_cut and more_room is not None and left > 0 else None
+        if room is not None:
+            left -= 1
+            told["max_tokens"] = room
+        elif not is_cut and left > 0:
+            left -= 1
+            asked += _correction(answer)
+        elif next_model is not None and await next_model("; ".join(answer.problems)):
+            asked, left = list(messages), max_retries
+        else:
+            raise _failure(ctx, wanted, reply, answer, attempts)
+        await ctx.emit("structured", told)
         reply = await ask(list(asked))
-        attempts += 1
 
 
-def _correction(problems: Sequence[str]) -> str:
-    listed = "\n".join(f"- {problem}" for problem in problems)
-    return (
+async def _read(wanted: StructuredOutput, reply: ChatReply) -> Answer:
+    if len(reply.text) < _LONG:
+        return wanted.read(reply)
+    answer: Answer = await run_in_thread(wanted.read, {"reply": reply})
+    return answer
+
+
+def _failure(
+    ctx: ExecContext, wanted: StructuredOutput, reply: ChatReply, answer: Answer, attempts: int
+) -> StructuredOutputError | TruncatedOutput:
+    if reply.finish_reason != "length":
+        return StructuredOutputError(wanted.schema or {}, reply.text, answer.problems, attempts)
+    return TruncatedOutput(
+        f"node {ctx.node_id!r}: the answer was cut off by its token limit before it was whole. "
+        "Raise max_tokens, or ask for less.",
+        model=reply.model,
+        partial=reply.text,
+        permanent=True,
+    )
+
+
+def _correction(answer: Answer) -> list[Message]:
+    """Return what is said after an answer: itself, and what is wrong with it."""
+    listed = "\n".join(f"- {problem}" for problem in answer.problems)
+    said = [assistant(_shortened(answer.text))] if answer.text else []
+    question = user(
         f"Your answer does not fit:\n{listed}\n"
         "Answer again, with the whole corrected JSON and nothing else."
+    )
+    return [*said, question]
+
+
+def _absence(reply: ChatReply, found: Found) -> str:
+    """Say what a reply without a value is."""
+    if found.answer:
+        because = f" ({found.reason})" if found.reason else ""
+        return f"the answer holds no whole JSON value{because}"
+    return (
+        "the answer calls a tool, and none is offered"
+        if reply.tool_calls
+        else "the answer is empty"
     )
 
 
@@ -238,7 +311,3 @@ def _shortened(text: str) -> str:
 
 def _sentence(problem: Problem) -> str:
     return f"{problem.path} {problem.text}{problem.hint}".strip()
-
-
-def _is_number(candidate: Candidate) -> bool:
-    return isinstance(candidate.value, int | float) and not isinstance(candidate.value, bool)

@@ -150,6 +150,10 @@ class Node:
         """Return the provider and the model that this node asks (None: the default); or None."""
         return None
 
+    def model_fallbacks(self) -> Iterable[Any]:
+        """Return what is asked where that model fails; see `teff.harness.Fallback`."""
+        return ()
+
     def uses_tools(self) -> Iterable[str]:
         """Return the names of the tools that this node needs."""
         return ()

@@ -65,8 +65,8 @@ class Delegate(AssistantNode):
 
     Args:
         agents: from names to ``description`` (the model chooses by it) and ``flow``, ``node`` or
-            ``role``, or the options of a role; further ``output_key`` and ``context``, the keys of
-            the state that it sees. Or a list of these with ``name``; or of `SubAgent`.
+            ``role``, or the options of a role; further ``output_key``, ``context``, the keys of
+            the state that it sees, and ``limits`` of each of its tasks. Or a list of these with ``name``; or of `SubAgent`.
         max_delegations: how many tasks may be given, at least 1.
         per_agent: how many of them to each agent; a mapping gives agents bounds of their own.
         depth: how many levels of delegation there may be, with the agents' own; below, agents that
@@ -123,7 +123,7 @@ class Delegate(AssistantNode):
     append_reply: bool = True
     steps_key: str = ""
     tool_error_mode: Literal["message", "raise"] = "message"
-    tool_timeout: float | None = None
+    tool_timeout: float | None = attrs.field(default=None, validator=_ABOVE_0)
     tool_approval: ApprovalPolicy = None
 
     def __attrs_post_init__(self) -> None:

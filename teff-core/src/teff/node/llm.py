@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
 
-from teff.errors import ConfigError, StateError, suggest
-from teff.harness import Harness, StructuredOutput, ToolOptions, run_tool_calls, settle
+from teff.errors import StateError, suggest
+from teff.harness import Asking, ToolOptions, run_tool_calls
 from teff.messages import (
     Message,
     assistant,
@@ -18,10 +18,11 @@ from teff.messages import (
     user,
     with_system,
 )
+from teff.node.answer_form import AnswerForm, ResponseFormat
 from teff.node.base import options
 from teff.node.model import AssistantNode, Overlay
 from teff.prompt import compile_template, to_text
-from teff.provider import ChatReply, ToolSpec
+from teff.provider import ChatReply
 from teff.runtime import ExecContext
 from teff.state import Append
 from teff.tool.approval import ApprovalPolicy, check_policy
@@ -43,11 +44,14 @@ class LLM(AssistantNode):
     it asks once more without tools, for the best answer, and emits ``limit``.
 
     With ``json_schema`` or ``output_type`` the answer is JSON that fits. The model is told the
-    schema in the system text; the provider is, where it can enforce one, in every request that
-    offers no tools. The answer is read leniently, checked completely, and kept as plain dicts and
-    lists; those of an ``output_type`` with its defaults filled in. An answer that does not fit is
-    asked for again, without tools, with what is wrong with it; each time a ``structured`` event
-    comes before the tokens of the new answer.
+    schema in the system text; the provider is, where it can enforce one. Most cannot while tools
+    are offered: there the model first answers freely, and only if that answer does not fit it is
+    asked for it without tools, in its form. The answer is read leniently, checked completely, and
+    kept as plain dicts and lists; those of an ``output_type`` with its defaults filled in. Nothing
+    is converted to make it fit. An answer that does not fit is asked for again, without tools, with
+    what is wrong with it; each time a ``structured`` event comes before the tokens of the new
+    answer. One that was cut off by ``max_tokens`` is asked for again with twice the room, once, and
+    never taken. Where no answer of a model fits, the next of its ``fallbacks`` is asked.
 
     Args:
         prompt: a template, see `teff.prompt`.
@@ -61,18 +65,21 @@ class LLM(AssistantNode):
         parse: keep the JSON value of the answer; without a schema it is not asked for again.
         max_retries: how often an answer that does not fit the schema is asked for again.
         response_path: keep only what this path leads to in the JSON value; it implies ``parse``.
-        response_format: ``"json"`` has the provider hold the answer to a JSON object, where it can;
-            a mapping is sent as it is, in place of the schema.
+        response_format: ``"json"`` or ``{"type": "json_object"}`` for a JSON object, which is kept
+            as text unless ``parse`` says otherwise; beside a schema it is all that the provider is
+            told. ``{"type": "json_schema", …}`` is the schema that it holds. Another mapping is
+            sent as it is, in place of the schema.
         stream: emit ``token`` events while the answer comes, where somebody listens.
         on_token: hears each piece; a plain or an async function, which is awaited.
         use_tools: names of tools, ``"all"`` for those of the run, or None for none.
-        max_tool_rounds, tool_error_mode, tool_timeout, tool_approval: how tools are used.
+        max_tool_rounds, tool_error_mode, tool_timeout, tool_approval, parse_text_tool_calls,
+            stop_when: how tools are used; see `AssistantNode`.
 
     Raises:
         ConfigError: an unknown option, tool, provider or model, a template key that is missing, or
             a schema that is none.
         ProviderError: the model could not be asked; `TruncatedOutput` where a structured answer was
-            cut off by the token limit.
+            cut off by the token limit, and no greater one was enough or allowed.
         StructuredOutputError: no answer was JSON that fits.
 
     >>> node = LLM(prompt="Summarise: {text}", output_key="summary")
@@ -100,7 +107,7 @@ class LLM(AssistantNode):
     parse: bool = False
     max_retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
     response_path: str = ""
-    response_format: str | Mapping[str, Any] | None = None
+    response_format: ResponseFormat = None
     tool_error_mode: Literal["message", "raise"] = "message"
     tool_timeout: float | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
@@ -111,54 +118,28 @@ class LLM(AssistantNode):
         super().__attrs_post_init__()
         check_policy(self.tool_approval)
         self._prompt = compile_template(self.prompt)
-        self._wanted = self._structured_output()
-
-    def _structured_output(self) -> StructuredOutput | None:
-        what = self._described(self.id)
-        if isinstance(self.response_format, str) and self.response_format != "json":
-            raise ConfigError(
-                f"{what}: option 'response_format' must be 'json' or a mapping, "
-                f"not {self.response_format!r}.",
-                path="response_format",
-            )
-        has_schema = self.json_schema is not None or self.output_type is not None
-        if not (has_schema or self.parse or self.response_path):
-            return None
-        try:
-            return StructuredOutput.of(
-                json_schema=self.json_schema,
-                output_type=self.output_type,
-                response_path=self.response_path,
-            )
-        except ConfigError as error:
-            raise ConfigError(
-                f"{what}: {error.message}", path=error.path, hint=error.hint
-            ) from error
+        self._form = AnswerForm.of(
+            self.response_format,
+            json_schema=self.json_schema,
+            output_type=self.output_type,
+            parse=self.parse,
+            response_path=self.response_path,
+            what=self._described(self.id),
+        )
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model; return its text, or the value that it was read as, under ``output_key``."""
-        harness = self.harness(ctx)
+        asking = self._form.asking(
+            ctx, self.harness(ctx), stream=self.stream, on_token=self.on_token
+        )
         messages = self._messages(ctx, state)
         overlay = await self.overlay(ctx, state, messages)
-        wanted = self._wanted
-        told = [overlay.system, wanted.instruction if wanted is not None else ""]
-        system = "\n\n".join(text for text in told if text)
-        messages = with_system(messages, system)
-        reply, messages = await self._converse(ctx, harness, messages, overlay, state)
-        value: Any = reply.text
-        if wanted is not None:
-
-            async def ask(asked: _Messages) -> ChatReply:
-                return await self._ask(harness, asked)
-
-            value, reply = await settle(
-                ctx,
-                wanted,
-                reply,
-                messages,
-                ask=ask,
-                max_retries=self.max_retries if wanted.schema is not None else 0,
-            )
+        told = [overlay.system, self._form.instruction]
+        messages = with_system(messages, "\n\n".join(text for text in told if text))
+        reply, messages, is_draft = await self._converse(ctx, asking, messages, overlay, state)
+        value, reply = await self._form.settle(
+            ctx, asking, reply, messages, max_retries=self.max_retries, is_draft=is_draft
+        )
         updates: dict[str, Any] = {self.output_key: value}
         if self.append_reply and self.messages_key:
             updates[self.messages_key] = Append([assistant(reply.text)])
@@ -183,21 +164,24 @@ class LLM(AssistantNode):
     async def _converse(
         self,
         ctx: ExecContext,
-        harness: Harness,
+        asking: Asking,
         messages: _Messages,
         overlay: Overlay,
         state: Mapping[str, Any],
-    ) -> tuple[ChatReply, _Messages]:
-        """Return the first reply without calls, and the conversation that it answers."""
+    ) -> tuple[ChatReply, _Messages, bool]:
+        """Return the first reply without calls, and the conversation that it answers.
+
+        The third says whether the form of the answer has still to be asked for.
+        """
         how = ToolOptions(
             error_mode=self.tool_error_mode,
             timeout=self.tool_timeout,
             approval=self.tool_approval,
         )
         for _ in range(self.max_tool_rounds if overlay.offered else 0):
-            reply = await self._ask(harness, messages, overlay.offered)
-            if not reply.tool_calls:
-                return reply, messages
+            reply = await asking.ask(messages, overlay.offered)
+            if self.is_last(reply):
+                return reply, messages, not asking.tells_form(overlay.offered)
             results = await run_tool_calls(
                 ctx, reply.tool_calls, overlay.tools, state=state, options=how
             )
@@ -208,30 +192,7 @@ class LLM(AssistantNode):
             ]
         if overlay.offered:
             await ctx.emit("limit", {"reason": "max_tool_rounds"})
-        return await self._ask(harness, messages), messages
-
-    async def _ask(
-        self, harness: Harness, messages: _Messages, tools: Sequence[ToolSpec] = ()
-    ) -> ChatReply:
-        """Ask once; without tools the provider is told the form of the answer.
-
-        Servers that hold an answer to a schema cannot take calls of tools at the same time.
-        """
-        schema, sent = None, None
-        if not tools:
-            schema = self._wanted.schema if self._wanted is not None else None
-            if isinstance(self.response_format, Mapping):
-                schema, sent = None, {"response_format": self.response_format}
-            elif self.response_format == "json" and schema is None:
-                schema = {"type": "object"}
-        return await harness.call(
-            messages,
-            tools=tools,
-            json_schema=schema,
-            options=sent,
-            stream=self.stream,
-            on_token=self.on_token,
-        )
+        return await asking.ask(messages), messages, False
 
     def reads(self) -> Iterable[str]:
         """Return the keys of the templates, and the keys for input and history."""

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from teff.messages import Message, assistant, conversation, last_user_message, user, with_system
+from teff.node.answer_form import AnswerForm, ResponseFormat
 from teff.node.base import options
 from teff.node.model import AssistantNode
 from teff.prompt import to_text
@@ -18,6 +19,8 @@ __all__ = ["ReActAgent"]
 
 #: What `tool_call_key` holds while calls wait to be carried out.
 PENDING = "pending"
+#: How often a final answer that is not of its form is asked for again.
+_RETRIES = 2
 
 
 @options
@@ -38,6 +41,8 @@ class ReActAgent(AssistantNode):
         tool_call_key: holds ``"pending"`` while calls wait, else "".
         use_tools: names of tools, ``"all"`` for those of the run, or None for none.
         max_tool_rounds: rounds of calls in one turn.
+        response_format: as for `LLM`; it counts for the final answer of a turn. One that does not
+            fit is asked for again within the visit, at most twice, and none of that is stored.
         stream, on_token: as for `LLM`.
         max_retries: as ``http_max_retries``, which it replaces where it is given.
 
@@ -51,6 +56,7 @@ class ReActAgent(AssistantNode):
     output_key: str = "output"
     messages_key: str = "messages"
     tool_call_key: str = "_tool_call_name"
+    response_format: ResponseFormat = None
     max_retries: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.ge(0))
     )
@@ -59,6 +65,7 @@ class ReActAgent(AssistantNode):
         if self.max_retries is not None:
             self.http_max_retries = self.max_retries
         super().__attrs_post_init__()
+        self._form = AnswerForm.of(self.response_format, what=self._described(self.id))
 
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model once; return the conversation, its answer, and the calls it wants."""
@@ -73,20 +80,27 @@ class ReActAgent(AssistantNode):
         messages = [*history, *added]
         overlay = await self.overlay(ctx, state, messages)
         offered = () if exhausted else overlay.offered
-        reply = await self.harness(ctx).call(
-            with_system(messages, overlay.system),
-            tools=offered,
-            stream=self.stream,
-            on_token=self.on_token,
+        told = [overlay.system, self._form.instruction]
+        asked = with_system(messages, "\n\n".join(text for text in told if text))
+        asking = self._form.asking(
+            ctx, self.harness(ctx), stream=self.stream, on_token=self.on_token
         )
-        calls = [call.to_json() for call in reply.tool_calls] if offered else []
+        reply = await asking.ask(asked, offered)
+        output: Any = reply.text
+        goes_on = bool(offered) and not self.is_last(reply)
+        calls = [call.to_json() for call in reply.tool_calls] if goes_on else []
+        if not calls:
+            is_draft = not asking.tells_form(offered)
+            output, reply = await self._form.settle(
+                ctx, asking, reply, asked, max_retries=_RETRIES, is_draft=is_draft
+            )
         said = assistant(
             reply.text, reply.tool_calls if calls else (), thinking=reply.thinking if calls else ""
         )
         first = calls[0] if calls else {"name": "", "args": {}, "id": ""}
         return {
             self.messages_key: Append([*added, said]),
-            self.output_key: reply.text,
+            self.output_key: output,
             round_key: rounds + 1 if calls else 0,
             "_tool_calls": calls,
             self.tool_call_key: PENDING if calls else "",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, NamedTuple
+from contextvars import ContextVar
+from typing import Any, Final, Literal, NamedTuple
 
 import attrs
 
@@ -29,6 +30,10 @@ class _Verdict(NamedTuple):
 
     route: str
     decided_by: str
+
+
+#: What the guards said while a policy decided, which may ask them or not.
+_SAID: Final[ContextVar[list[_Verdict] | None]] = ContextVar("teff_guards_said", default=None)
 
 
 class _Proposal(NamedTuple):
@@ -93,7 +98,8 @@ class Supervisor(ModelNode):
             names are told apart by case, spaces, ``-`` or ``_`` alone.
 
     To put a policy of your own in place, override `decide`, and `_needs_model` for states that it
-    decides without the model.
+    decides without the model. What it ends for reasons of its own ends with the stop reason
+    ``finish``; a name that is no agent's goes to ``fallback_agent`` while its slot is not filled.
 
     >>> lead = Supervisor(agents=["plan", "write"], fill_order=[("plan", "plan"), ("write", "text")])
     >>> lead.decide({}, "plan"), lead.decide({"plan": "1."}, ""), lead.decide({"text": "!"}, "")
@@ -135,7 +141,10 @@ class Supervisor(ModelNode):
         Returns:
             An agent, or the finish token.
         """
-        return self._judge(state, proposal).route
+        verdict = self._judge(state, proposal)
+        if (said := _SAID.get()) is not None:
+            said.append(verdict)
+        return verdict.route
 
     def _judge(self, state: Mapping[str, Any], proposal: str) -> _Verdict:
         if complete := self._complete(state):
@@ -247,21 +256,40 @@ class Supervisor(ModelNode):
 
     def _decided(self, state: Mapping[str, Any], proposal: _Proposal) -> _Verdict:
         """Ask `decide`, which may be a subclass's, and say which guard it was."""
-        route = self.decide(state, proposal.name)
+        said: list[_Verdict] = []
+        asking = _SAID.set(said)
+        try:
+            route = self.decide(state, proposal.name)
+        finally:
+            _SAID.reset(asking)
         verdict = self._judge(state, proposal.name)
         if route == verdict.route:
             if verdict.decided_by == "model":
                 return _Verdict(route, proposal.read_by)
+            if verdict.decided_by == "no_decision" and not said:
+                return _Verdict(route, "policy")  # it has not looked at what the guards would do
             return verdict
         if self._agents and route not in self.vocabulary:
-            if self.fallback_agent:
-                return _Verdict(self.fallback_agent, "fallback")
+            return self._instead_of(route, state)
+        return _Verdict(route, proposal.read_by if route == proposal.name else "policy")
+
+    def _instead_of(self, route: object, state: Mapping[str, Any]) -> _Verdict:
+        """Return what a name that is no agent's comes to.
+
+        Raises:
+            ConfigError: there is no fallback.
+        """
+        if not self.fallback_agent:
             raise ConfigError(
                 f"{self._described(self.id)}: decide() returned {route!r}, which is no agent. "
                 f"Known: {', '.join(self.vocabulary)}.",
                 hint=suggest(str(route), self.vocabulary).strip(),
             )
-        return _Verdict(route, proposal.read_by if route == proposal.name else "policy")
+        pairs = (*(self.route_keys or {}).items(), *self._pipeline)
+        slots = [slot for agent, slot in pairs if agent == self.fallback_agent]
+        if slots and all(is_filled(state.get(slot)) for slot in slots):
+            return _Verdict(self.finish, "no_decision")
+        return _Verdict(self.fallback_agent, "fallback")
 
     def _stop_reason(self, verdict: _Verdict, state: Mapping[str, Any]) -> str:
         if verdict.decided_by in ("model", "last_word", "policy"):

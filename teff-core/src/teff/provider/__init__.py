@@ -5,6 +5,8 @@ from teff.provider.protocol import (
     ChatDelta,
     ChatReply,
     ChatRequest,
+    ListsModels,
+    ModelInfo,
     Provider,
     ToolSpec,
 )
@@ -15,6 +17,8 @@ __all__ = [
     "ChatDelta",
     "ChatReply",
     "ChatRequest",
+    "ListsModels",
+    "ModelInfo",
     "Provider",
     "ProviderRegistry",
     "ToolSpec",

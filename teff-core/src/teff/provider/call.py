@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -18,7 +17,7 @@ from teff.provider.failures import (
     shorten,
 )
 from teff.provider.keys import mask, public_url
-from teff.provider.pool import http_errors, import_httpx
+from teff.provider.pool import import_httpx, proxy_for
 from teff.provider.reading import parse_json
 
 __all__ = ["MAX_BODY_BYTES", "Call"]
@@ -44,7 +43,7 @@ class Call:
     hint: str
     url: str
     headers: Mapping[str, str]
-    secrets: Set[str]
+    secrets: Iterable[str]
 
     def error(self, message: str, *, body: str = "", permanent: bool = False) -> ProviderError:
         """Return an error; ``message`` goes on after the names of provider and model."""
@@ -72,32 +71,37 @@ class Call:
             secrets=self.secrets,
         )
 
-    @contextmanager
-    def failures(self) -> Iterator[None]:
-        """Turn the exceptions of httpx into errors that show no header and no credentials."""
-        try:
-            yield
-        except http_errors(import_httpx(self.provider)) as error:
-            raise self.translated(error) from None
-
     def translated(self, error: Exception, *, in_stream: bool = False) -> ProviderError:
         """Return the error for an exception of httpx; ``in_stream`` after a reply has begun."""
         httpx = import_httpx(self.provider)
         reason = str(error) or type(error).__name__
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            failure = self.error(
-                f"cannot be reached at {public_url(self.url)}: {reason}",
-                permanent="CERTIFICATE_VERIFY_FAILED" in reason,
-            )
-            if self.hint:
-                add_hint(failure, self.hint)
-            return failure
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+            return self._unreachable(reason)
         if isinstance(
             error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError
         ):
             return self.error(f"cannot be asked: {reason}", permanent=True)
         message = f"broke the connection: {reason}"
         return self.incomplete(message) if in_stream else self.error(message)
+
+    def _unreachable(self, reason: str) -> ProviderError:
+        proxy = proxy_for(self.url)
+        way = f" through the proxy {public_url(proxy)}" if proxy else ""
+        untrusted = "CERTIFICATE_VERIFY_FAILED" in reason
+        failure = self.error(
+            f"cannot be reached at {public_url(self.url)}{way}: {reason}",
+            permanent=untrusted or reason.startswith("407"),
+        )
+        hint = self.hint
+        if untrusted:
+            hint = (
+                "Is its authority one of your own? Name the file with its certificate as ca_file."
+            )
+        elif proxy:
+            hint = "The environment names the proxy: look at HTTPS_PROXY, ALL_PROXY and NO_PROXY."
+        if hint:
+            add_hint(failure, hint)
+        return failure
 
     def encode(self, body: Mapping[str, Any]) -> bytes:
         """Write the body of the request.
@@ -126,13 +130,14 @@ class Call:
             ProviderError: it is no JSON object, or it is one that says what went wrong.
         """
         text = content.decode("utf-8-sig", "replace") if isinstance(content, bytes) else content
+        problem = None
         try:
             data = parse_json(text)
         except ValueError as error:
+            problem = shorten(str(error), 100)
+        if problem is not None:  # raised out here, for the exception of json holds the whole text
             words = f"it says: {server_words(text)}" if text.strip() else "it is empty"
-            raise self.error(
-                f"sent a reply that is no JSON ({shorten(str(error), 100)}); {words}", body=text
-            ) from None
+            raise self.error(f"sent a reply that is no JSON ({problem}); {words}", body=text)
         if not isinstance(data, dict):
             raise self.error(f"sent a reply that is no JSON object: {shorten(text)}", body=text)
         if data.get("error") or data.get("object") == "error":

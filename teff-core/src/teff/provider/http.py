@@ -17,15 +17,17 @@ What the client promises:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.call import Call
-from teff.provider.keys import secret_values, split_credentials
-from teff.provider.pool import ClientPool, http_errors, import_httpx
+from teff.provider.keys import RecentSecrets, secret_values, split_credentials
+from teff.provider.log_lines import hide_in_logs
+from teff.provider.pool import ClientPool, http_errors
 
 if TYPE_CHECKING:
     import httpx
@@ -36,6 +38,7 @@ _MAX_ERROR_BYTES = 64 * 1024
 _SECONDS_TO_DRAIN = 0.25
 
 Event = TypeVar("Event")
+Result = TypeVar("Result")
 
 
 class StreamParser(Protocol[Event]):
@@ -68,6 +71,10 @@ class HttpClient:
         provider: the provider's name, for errors.
         hint: what to do where its server cannot be reached, as a sentence.
         connect_timeout: seconds for opening a connection.
+        ca_file: a PEM file with authorities that are trusted beside the usual ones.
+
+    Raises:
+        ConfigError: ``ca_file`` cannot be read, or holds no certificate.
 
     Usage::
 
@@ -75,11 +82,18 @@ class HttpClient:
         data = await client.post_json(url, body, timeout=120.0, model="llama3.1:8b")
     """
 
-    def __init__(self, provider: str, *, hint: str = "", connect_timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        provider: str,
+        *,
+        hint: str = "",
+        connect_timeout: float = 10.0,
+        ca_file: str | None = None,
+    ) -> None:
         self._provider = provider
         self._hint = hint
-        self._pool = ClientPool(provider, connect_timeout=connect_timeout)
-        self._secrets: set[str] = set()
+        self._pool = ClientPool(provider, connect_timeout=connect_timeout, ca_file=ca_file)
+        self._secrets = RecentSecrets()
 
     async def post_json(
         self,
@@ -88,6 +102,7 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         timeout: float,  # noqa: ASYNC109  # seconds, under the name that HTTP clients give them
+        deadline: float | None = None,
         model: str = "",
     ) -> dict[str, Any]:
         """Post ``body`` and return the JSON object that comes back.
@@ -97,6 +112,7 @@ class HttpClient:
             body: a JSON object.
             headers: sent along; their values are secret.
             timeout: seconds for the whole call.
+            deadline: seconds for the whole call too, where they are fewer.
             model: the model that is asked, for errors.
 
         Raises:
@@ -105,17 +121,23 @@ class HttpClient:
                 that it cannot use.
         """
         call = self._call(url, model, headers)
-        content = call.encode(body)
-        try:
-            async with asyncio.timeout(timeout), self._pool.client_for(call.url) as client:
-                response = await _send(call, client, content)
-                try:
-                    received = await _read_whole(call, response.aiter_bytes())
-                finally:
-                    await _close(response)
-        except TimeoutError:
-            raise call.error(f"did not answer within {timeout:g} seconds") from None
-        return call.json_object(received)
+        del url, headers  # tracebacks may be shown with the variables of their frames
+        return await _within(
+            call, _fewer(timeout, deadline), self._exchange(call, call.encode(body))
+        )
+
+    async def get_json(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float,  # noqa: ASYNC109
+        model: str = "",
+    ) -> dict[str, Any]:
+        """Get the JSON object at ``url``. Arguments and errors are those of `post_json`."""
+        call = self._call(url, model, headers)
+        del url, headers
+        return await _within(call, timeout, self._exchange(call, None))
 
     @asynccontextmanager
     async def stream(
@@ -125,24 +147,23 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         timeout: float,  # noqa: ASYNC109
+        deadline: float | None = None,
         model: str = "",
     ) -> AsyncIterator[StreamedReply]:
         """Post ``body`` and read what comes back piece by piece, inside an ``async with``.
 
         Arguments and errors are those of `post_json`, but that ``timeout`` is the longest wait for
-        the reply to begin, and then for each event.
+        the reply to begin, and then for each event. Only ``deadline`` bounds the whole.
         """
         call = self._call(url, model, headers)
+        del url, headers
         content = call.encode(body)
+        clock = _Clock(timeout, deadline)
         async with self._pool.client_for(call.url) as client:
-            try:
-                async with asyncio.timeout(timeout):
-                    response = await _send(call, client, content, silence=timeout)
-            except TimeoutError:
-                raise call.error(f"did not answer within {timeout:g} seconds") from None
+            response = await _within(call, _fewer(timeout, deadline), _send(call, client, content))
             chunks = response.aiter_bytes()
             try:
-                yield StreamedReply(call, response, chunks, timeout)
+                yield StreamedReply(call, response, chunks, clock)
             finally:
                 try:
                     if isinstance(chunks, AsyncGenerator):
@@ -161,10 +182,21 @@ class HttpClient:
         """
         return self._call("", model, None).error(message, permanent=permanent)
 
+    async def _exchange(self, call: Call, content: bytes | None) -> dict[str, Any]:
+        async with self._pool.client_for(call.url) as client:
+            response = await _send(call, client, content)
+            try:
+                received = await _read_whole(call, response.aiter_bytes())
+            finally:
+                await _close(response)
+        return call.json_object(received)
+
     def _call(self, url: str, model: str, headers: Mapping[str, str] | None) -> Call:
         url, credentials, secrets = split_credentials(url)
         sent = {**credentials, **(headers or {})}
-        self._secrets |= secrets | secret_values(sent)
+        secrets |= secret_values(sent)
+        self._secrets.add(secrets)
+        hide_in_logs(secrets)
         return Call(
             provider=self._provider,
             model=model,
@@ -173,6 +205,21 @@ class HttpClient:
             headers=sent,
             secrets=self._secrets,
         )
+
+
+class _Clock:
+    """How long a stream may be silent, and when it must have ended.
+
+    Attributes:
+        silence: seconds that it may send no event.
+        deadline: seconds that the whole of it may last, or None.
+        end: when these are over, by the clock of the event loop.
+    """
+
+    def __init__(self, silence: float, deadline: float | None) -> None:
+        self.silence = silence
+        self.deadline = deadline
+        self.end = inf if deadline is None else asyncio.get_running_loop().time() + deadline
 
 
 class StreamedReply:
@@ -187,15 +234,16 @@ class StreamedReply:
         call: Call,
         response: httpx.Response,
         chunks: AsyncIterator[bytes],
-        timeout: float,
+        clock: _Clock,
     ) -> None:
         content_type: str = response.headers.get("content-type", "")
         self.content_type = content_type.partition(";")[0].strip().lower()
         self._call = call
         self._chunks = chunks
+        self._clock = clock
         self._ended = False
-        self._timeout = timeout
-        self._httpx = import_httpx(call.provider)
+        self._http_errors = http_errors(call.provider)
+        self._time = asyncio.get_running_loop().time
 
     async def read(
         self,
@@ -211,23 +259,28 @@ class StreamedReply:
                 prolong it. None is the timeout of the call.
 
         Raises:
-            IncompleteStream: the connection broke, or no event came in time.
+            IncompleteStream: the connection broke, no event came in time, or the stream did not
+                end before the deadline of the call.
             ProviderError: the bytes are no stream of events.
         """
-        seconds = self._timeout if timeout is None else timeout
-        deadline = asyncio.get_running_loop().time() + seconds
-        # httpx itself bounds the wait for bytes by the timeout of the call, and it costs less than
-        # a timer; so there is one only after bytes that were no event.
-        needs_timer = timeout is not None
+        seconds = self._clock.silence if timeout is None else timeout
+        now = self._time()
+        if now >= self._clock.end:
+            raise self._late(seconds, at_deadline=True)
+        silent_at = now + seconds
+        until = min(silent_at, self._clock.end)
         while not self._ended:
+            failure: ProviderError | None = None
+            chunk = None
             try:
-                async with asyncio.timeout_at(deadline) if needs_timer else nullcontext():
+                async with asyncio.timeout_at(until):
                     chunk = await anext(self._chunks, None)
-            except (TimeoutError, self._httpx.ReadTimeout):
-                raise self._call.incomplete(f"sent no event for {seconds:g} seconds") from None
-            except http_errors(self._httpx) as error:
-                raise self._call.translated(error, in_stream=True) from None
-            needs_timer = True
+            except TimeoutError:
+                failure = self._late(seconds, at_deadline=until < silent_at)
+            except self._http_errors as error:
+                failure = self._call.translated(error, in_stream=True)
+            if failure is not None:
+                raise failure
             self._ended = chunk is None
             try:
                 events = parser.close() if chunk is None else parser.feed(chunk)
@@ -237,22 +290,24 @@ class StreamedReply:
                 return events
         return None
 
+    def _late(self, seconds: float, *, at_deadline: bool) -> IncompleteStream:
+        if at_deadline:
+            return self._call.incomplete(f"did not end within {self._clock.deadline:g} seconds")
+        return self._call.incomplete(f"sent no event for {seconds:g} seconds")
+
     async def json_object(self) -> dict[str, Any]:
         """Read the whole reply as one JSON object, for servers that do not stream.
 
         Raises:
             ProviderError: as `HttpClient.post_json`.
         """
-        try:
-            async with asyncio.timeout(self._timeout):
-                content = await _read_whole(self._call, self._chunks)
-        except TimeoutError:
-            raise self._call.error(f"did not answer within {self._timeout:g} seconds") from None
+        seconds = min(self._clock.silence, self._clock.end - self._time())
+        content = await _within(self._call, seconds, _read_whole(self._call, self._chunks))
         return self._call.json_object(content)
 
     async def drain(self) -> None:
         """Read what follows the last event, for a moment, so that the connection can be kept."""
-        with suppress(TimeoutError, *http_errors(self._httpx)):
+        with suppress(TimeoutError, *self._http_errors):
             async with asyncio.timeout(_SECONDS_TO_DRAIN):
                 async for _ in self._chunks:
                     pass
@@ -274,18 +329,32 @@ class StreamedReply:
         return self._call.incomplete("ended the stream before the answer was whole")
 
 
-async def _send(
-    call: Call, client: httpx.AsyncClient, content: bytes, *, silence: float | None = None
-) -> httpx.Response:
-    """Return the reply, unread, where its status says that it is one.
+def _fewer(timeout: float, deadline: float | None) -> float:
+    return timeout if deadline is None else min(timeout, deadline)
 
-    ``silence`` is the longest wait for bytes, in seconds; None does not bound it.
-    """
-    with call.failures():
-        headers = {"Content-Type": "application/json", **call.headers}
-        request = client.build_request("POST", call.url, content=content, headers=headers)
-        request.extensions["timeout"]["read"] = silence
-        response = await client.send(request, stream=True)
+
+async def _within(call: Call, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what ``work`` gives, in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        failure = call.error(f"did not answer within {seconds:g} seconds")
+    except http_errors(call.provider) as error:
+        failure = call.translated(error)
+    # Raised out here, so that nothing leads from it to the exception of httpx, whose request holds
+    # the key, and whose text may repeat it.
+    raise failure
+
+
+async def _send(call: Call, client: httpx.AsyncClient, content: bytes | None) -> httpx.Response:
+    """Post ``content``, or get what there is; return the reply, unread, where it is no refusal."""
+    method, headers = "GET", call.headers
+    if content is not None:
+        method, headers = "POST", {"Content-Type": "application/json", **call.headers}
+    request = client.build_request(method, call.url, content=content, headers=headers)
+    del headers
+    response = await client.send(request, stream=True)
     if response.status_code < 300:
         return response
     try:
@@ -297,17 +366,16 @@ async def _send(
 
 async def _read_whole(call: Call, chunks: AsyncIterator[bytes]) -> bytes:
     content = bytearray()
-    with call.failures():
-        async for chunk in chunks:
-            content += chunk
-            call.check_length(len(content))
+    async for chunk in chunks:
+        content += chunk
+        call.check_length(len(content))
     return bytes(content)
 
 
 async def _read_start(call: Call, response: httpx.Response) -> bytes:
     """Read enough of a refusal for its words; where it breaks off, what came of it."""
     content = bytearray()
-    with suppress(*http_errors(import_httpx(call.provider))):
+    with suppress(*http_errors(call.provider)):
         async for chunk in response.aiter_bytes():
             content += chunk
             if len(content) > _MAX_ERROR_BYTES:

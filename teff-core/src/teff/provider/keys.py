@@ -7,14 +7,16 @@ exception, log line or ``repr``. It is never part of a URL: httpx writes whole U
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from teff.errors import ConfigError
 
 __all__ = [
+    "RecentSecrets",
     "check_base_url",
     "check_key",
     "check_key_source",
@@ -30,6 +32,8 @@ _MASK = "***"
 
 #: Shorter values are words like "ollama" that local servers take as a key, and no secrets.
 _SHORTEST_SECRET = 8
+
+_MOST_SECRETS = 1000
 
 _KEY_PARAMETERS = {
     "access_token", "api-key", "api_key", "apikey", "auth", "code", "key", "password", "secret",
@@ -66,14 +70,15 @@ def read_key(variable: str, *, provider: str) -> str:
     Raises:
         ConfigError: the variable is not set, is empty, or holds what no header can carry.
     """
-    key = os.environ.get(variable, "").strip()
-    if not key:
+    if not os.environ.get(variable, "").strip():
         raise ConfigError(
             f"provider {provider!r} needs an API key, and the environment variable "
             f"{variable} is not set.",
             hint=f"Set it: export {variable}=…",
         )
-    return check_key(key, source=f"the environment variable {variable}", provider=provider)
+    return check_key(
+        os.environ[variable], source=f"the environment variable {variable}", provider=provider
+    )
 
 
 def check_key(key: object, *, source: str, provider: str) -> str:
@@ -82,6 +87,7 @@ def check_key(key: object, *, source: str, provider: str) -> str:
         raise ConfigError(f"provider {provider!r}: {source} gave no API key")
     key = key.strip()
     if not (key.isascii() and key.isprintable()):
+        del key  # tracebacks may be shown with the variables of their frames
         raise ConfigError(
             f"provider {provider!r}: {source} holds characters that no API key has.",
             hint="Look for line breaks and typographic quotes in it.",
@@ -96,16 +102,59 @@ def secret_values(headers: Mapping[str, str]) -> frozenset[str]:
     return frozenset(value for value in values if len(value) >= _SHORTEST_SECRET)
 
 
+class RecentSecrets:
+    """The secrets that were sent last; a thousand of them, for some keys last for one call only."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, None] = {}
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Take in ``secrets``."""
+        for secret in secrets:
+            self._values.pop(secret, None)
+            self._values[secret] = None
+        while len(self._values) > _MOST_SECRETS:
+            self._values.pop(next(iter(self._values)), None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over a copy: other threads may add."""
+        return iter(list(self._values))
+
+
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return ``text`` with ``***`` for each of ``secrets``, however it is written.
+
+    So is the beginning of one at the end of a text that was cut off there.
 
     >>> mask("wrong key: sk-12345678", ["sk-12345678"])
     'wrong key: ***'
     """
     for secret in sorted(secrets, key=len, reverse=True):
-        for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
-            text = text.replace(form, _MASK)
+        for form in _forms(secret):
+            text = _without_beginning(form, text.replace(form, _MASK))
     return text
+
+
+def _without_beginning(form: str, text: str) -> str:
+    """Mask the beginning of ``form`` at the end of ``text``, where it is long enough to matter."""
+    beginning = form[:_SHORTEST_SECRET]
+    place = text.find(beginning, max(0, len(text) - len(form)))
+    while place >= 0:
+        if form.startswith(text[place:]):
+            return text[:place] + _MASK
+        place = text.find(beginning, place + 1)
+    return text
+
+
+def _forms(secret: str) -> set[str]:
+    """Return the ways in which JSON, URLs, HTML and the ``repr`` of Python write a text."""
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        quote(secret, safe=""),
+        html.escape(secret),
+        repr(secret)[1:-1],
+    }
 
 
 def check_base_url(url: str, *, provider: str) -> str:

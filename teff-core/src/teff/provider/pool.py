@@ -6,24 +6,30 @@ import asyncio
 import functools
 import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import attrs
 
 from teff.errors import ConfigError
+from teff.provider.keys import split_credentials
+from teff.provider.log_lines import hide_in_logs
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ClientPool", "http_errors", "import_httpx"]
+__all__ = ["ClientPool", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
 
 _MAX_CONNECTIONS = 100
 _SECONDS_KEPT_IDLE = 30.0
+
+_LOOPBACK_NAMES = {"ip6-localhost", "ip6-loopback", "localhost", "localhost.localdomain"}
 
 
 class ClientPool:
@@ -35,11 +41,20 @@ class ClientPool:
     Args:
         provider: the provider's name, for errors.
         connect_timeout: seconds for opening a connection.
+        ca_file: a PEM file with authorities that are trusted beside the usual ones.
+
+    Raises:
+        ConfigError: ``ca_file`` cannot be read, or holds no certificate.
     """
 
-    def __init__(self, provider: str, *, connect_timeout: float) -> None:
+    def __init__(
+        self, provider: str, *, connect_timeout: float, ca_file: str | None = None
+    ) -> None:
         self._provider = provider
         self._connect_timeout = connect_timeout
+        self._ca_file = ca_file
+        if ca_file is not None:
+            _check_authorities(ca_file, provider)
         self._clients: dict[tuple[asyncio.AbstractEventLoop, bool], _Kept] = {}
 
     @asynccontextmanager
@@ -65,16 +80,20 @@ class ClientPool:
     async def aclose(self) -> None:
         """Close what the running loop has opened."""
         loop = asyncio.get_running_loop()
-        for key in [key for key in self._clients if key[0] is loop]:
-            await self._clients.pop(key).keeper.aclose()
+        for direct in (True, False):
+            kept = self._clients.pop((loop, direct), None)
+            if kept is not None:
+                await kept.keeper.aclose()
 
     async def _kept_for(self, url: str) -> _Kept:
         loop = asyncio.get_running_loop()
-        direct = _is_loopback(url)
+        direct = is_loopback(url)
         kept = self._clients.get((loop, direct))
         if kept is None:
-            for key in [key for key in self._clients if key[0].is_closed()]:
-                del self._clients[key]
+            # A copy, and `pop`: loops in other threads use this pool too.
+            for key in list(self._clients):
+                if key[0].is_closed():
+                    self._clients.pop(key, None)
             client = self._new_client(direct)
             kept = _Kept(client, _close_with_loop(client))
             # Runs to its first `yield` without a wait, so no other task comes in between.
@@ -83,17 +102,20 @@ class ClientPool:
         return kept
 
     def _forget(self, kept: _Kept) -> None:
-        for key in [key for key, other in self._clients.items() if other is kept]:
-            del self._clients[key]
+        for key, other in list(self._clients.items()):
+            if other is kept:
+                self._clients.pop(key, None)
 
     def _new_client(self, direct: bool) -> httpx.AsyncClient:
         import_httpx(self._provider)
         import httpx
 
+        if not direct:
+            hide_in_logs(_proxy_secrets())
         try:
             return httpx.AsyncClient(
                 verify=_tls_context(
-                    os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+                    os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), self._ca_file
                 ),
                 trust_env=not direct,
                 follow_redirects=False,
@@ -133,25 +155,66 @@ async def _close_with_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, No
         await client.aclose()
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Say whether ``url`` leads to this machine, in whichever way its address is written."""
     host = (urlsplit(url).hostname or "").rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
+    if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return False
+        try:
+            # The short, octal and hexadecimal ways of writing, which connecting understands too.
+            address = ipaddress.ip_address(socket.inet_aton(host))
+        except (OSError, ValueError):
+            return False
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
     return address.is_loopback or address.is_unspecified
 
 
+def proxy_for(url: str) -> str | None:
+    """Return the proxy of the environment that ``url`` is asked through, or None."""
+    if is_loopback(url):
+        return None
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _proxy_secrets() -> set[str]:
+    proxies = [proxy for name, proxy in getproxies().items() if name in ("http", "https", "all")]
+    return {secret for proxy in proxies for secret in split_credentials(proxy)[2]}
+
+
 @functools.lru_cache(maxsize=4)
-def _tls_context(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
+def _tls_context(
+    cert_file: str | None, cert_dir: str | None, ca_file: str | None
+) -> ssl.SSLContext:
     """Return the context that verifies servers: building one costs more than a call does."""
-    if cert_file or cert_dir:
-        return ssl.create_default_context(cafile=cert_file, capath=cert_dir)
     import httpx
 
-    return httpx.create_ssl_context()
+    if cert_file or cert_dir:
+        context = ssl.create_default_context(cafile=cert_file, capath=cert_dir)
+    else:
+        context = httpx.create_ssl_context()
+        context.load_default_certs()
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    return context
+
+
+def _check_authorities(ca_file: str, provider: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
+    except (OSError, ValueError, TypeError) as error:  # that of ssl is an OSError
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"provider {provider!r}: ca_file {str(ca_file)!r} cannot be used: {reason}",
+            hint="It is the path of a PEM file: text with BEGIN CERTIFICATE lines.",
+        ) from None
 
 
 def import_httpx(provider: str) -> ModuleType:
@@ -170,6 +233,11 @@ def import_httpx(provider: str) -> ModuleType:
     return httpx
 
 
-def http_errors(httpx: ModuleType) -> tuple[type[Exception], ...]:
-    """Return the exceptions that httpx raises."""
+def http_errors(provider: str) -> tuple[type[Exception], ...]:
+    """Return the exceptions that httpx raises.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    httpx = import_httpx(provider)
     return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)

@@ -13,7 +13,16 @@ import attrs
 
 from teff.messages import Message, ModelUsage, ToolCall
 
-__all__ = ["Capabilities", "ChatDelta", "ChatReply", "ChatRequest", "Provider", "ToolSpec"]
+__all__ = [
+    "Capabilities",
+    "ChatDelta",
+    "ChatReply",
+    "ChatRequest",
+    "ListsModels",
+    "ModelInfo",
+    "Provider",
+    "ToolSpec",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +50,7 @@ class ChatRequest:
         stop: texts that end the answer.
         timeout: seconds for the whole call; for a stream, between two events. None leaves it to the
             provider.
+        deadline: seconds for the whole call, a stream too, however lively it is. None sets no end.
         options: settings of this provider alone, sent as they are.
     """
 
@@ -53,6 +63,7 @@ class ChatRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     timeout: float | None = None
+    deadline: float | None = None
     options: Mapping[str, Any] = attrs.field(factory=dict)
 
 
@@ -88,12 +99,46 @@ class ChatDelta:
 
 @attrs.frozen(kw_only=True)
 class Capabilities:
-    """What a provider can do, read before a request is made."""
+    """What a provider can do, read before a request is made.
+
+    Attributes:
+        streaming: it gives answers piece by piece.
+        tools: it takes tools.
+        choices: it can hold an answer to `ChatRequest.choices`.
+        json_schema: it can hold an answer to `ChatRequest.json_schema`.
+        schema_with_tools: it can do so while tools are offered; else a schema keeps the model from
+            calling them.
+        alternating: turns must alternate between user and assistant, beginning and ending with the
+            user's.
+    """
 
     streaming: bool = True
     tools: bool = True
     choices: bool = False
     json_schema: bool = False
+    schema_with_tools: bool = False
+    alternating: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class ModelInfo:
+    """A model that a server offers: its name in requests, and what else is worth a line."""
+
+    name: str
+    details: str = ""
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """A provider that can say which models there are. Providers need not."""
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """List the models, by name.
+
+        Raises:
+            ProviderError: the server cannot be reached, or refuses.
+        """
+        ...
 
 
 @runtime_checkable

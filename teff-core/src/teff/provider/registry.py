@@ -19,7 +19,8 @@ class ProviderRegistry:
     """The providers that a graph can name.
 
     A provider is declared by options, or given as an object, which is used as it is. Options name
-    the ``type`` (where it is missing, the name itself is the type) and what that type takes. The
+    the ``type`` (where it is missing, the name itself is the type), how many calls may run at once
+    (``max_parallel``; without it there is no bound), and what that type takes. The
     name of an installed type needs no declaration: it is a provider with that type's defaults.
     Providers are made when they are first asked for, once. Names are compared exactly.
 
@@ -152,6 +153,22 @@ class ProviderRegistry:
             self._made[key] = make(name, self._recipe(name, changed))
         return self._made[key]
 
+    def max_parallel(self, name: str) -> int | None:
+        """Return how many calls of a provider may run at once, as it is declared; None: any number.
+
+        Raises:
+            ConfigError: what is declared is no whole number of at least 1.
+        """
+        bound: object = self._options.get(name, {}).get("max_parallel")
+        if bound is None:
+            return None
+        if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+            raise ConfigError(
+                f"provider {name!r}: max_parallel is a whole number of at least 1, not {bound!r}.",
+                path="max_parallel",
+            )
+        return bound
+
     def check(self, name: str, overrides: Mapping[str, Any] | None = None) -> None:
         """Raise what `derive` would raise for a wrong name, type or option, but make nothing."""
         changed = _replaced_options(overrides or {})
@@ -200,6 +217,8 @@ class ProviderRegistry:
     def _recipe(self, name: str, changed: Mapping[str, Any]) -> Recipe:
         options = {**self._options.get(name, {}), **changed}
         declared_type = options.pop("type", None)
+        options.pop("max_parallel", None)
+        self.max_parallel(name)
         return recipe(name, self._load_type(name, declared_type), options)
 
     def _load_type(self, name: str, declared: object) -> object:
@@ -220,7 +239,8 @@ class ProviderRegistry:
         try:
             return self._types.find(_GROUP, name).name
         except ConfigError as error:
-            if error.hint:  # a known type that is not installed, or is blocked: it says what to do
+            # A known type that is not installed, or is blocked, says what to do; a guess does not.
+            if error.hint and "Did you mean" not in error.message:
                 raise
             installed = ", ".join(self._types.names(_GROUP)) or "none"
             raise ConfigError(

@@ -21,7 +21,7 @@ class Budget:
 
     Attributes:
         limits: how far the part may go.
-        owner: the step that it belongs to.
+        owner: the step that goes on when a bound is reached.
         outer: the budget around it, or None.
         usage, steps: what was used so far, before a resume too.
     """
@@ -29,7 +29,7 @@ class Budget:
     def __init__(self, limits: Limits, owner: Scope, before: Mapping[str, Any] | None) -> None:
         self.limits = limits
         self.owner = owner
-        self.outer: Budget | None = owner.frame.budget
+        self.outer: Budget | None = owner.budget
         self.usage = Usage() if before is None else Usage.from_json(before["usage"])
         self.steps: int = 0 if before is None else before["steps"]
         self._elapsed_before: float = 0.0 if before is None else before["elapsed"]

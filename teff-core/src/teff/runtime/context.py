@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from teff.errors import ConfigError, WorkflowError, suggest
 from teff.plugins.builtin import part
+from teff.runtime.bounded import within_deadline
 from teff.runtime.command import Command
 from teff.runtime.events import Listener, tell_all
 from teff.runtime.frame import Frame, ModelDefaults
@@ -24,6 +25,7 @@ from teff.state import (
     Reducer,
     compile_reducers,
     freeze,
+    freeze_update,
     plain_update,
     read_update,
 )
@@ -245,7 +247,13 @@ class ExecContext(Scope):
         return value
 
     async def call(
-        self, key: str, node: Executable, state: Mapping[str, Any], *, node_id: str = ""
+        self,
+        key: str,
+        node: Executable,
+        state: Mapping[str, Any],
+        *,
+        node_id: str = "",
+        limits: Limits | Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         """Run ``node`` as a child of this step and return its updates; recorded like a step.
 
@@ -257,19 +265,34 @@ class ExecContext(Scope):
             node: what to run.
             state: what it is given.
             node_id: the child's id in events; the key where it is not given.
+            limits: bounds of what is done inside, beside those around it; a mapping will do.
+                Reaching one ends the child alone, which gives what it said with `keep`, and is told
+                by a ``limit`` event with ``reason`` and ``scope``, the path of the child.
 
         Raises:
             WorkflowError: the key was used already in this step, or the run has ended.
+            ConfigError: the limits make no sense.
             LimitSignal: the run may execute no further node.
         """
+        bounds = None if limits is None else Limits.of(limits)
         path = self.claim(key)
         journal = self.run.journal
         if journal is not None and path in journal.values:
             return read_update(journal.values[path])
         child = self._child(path, node, state, node_id or key)
-        updates, _ = await self._run_child(key, child, node)
+        if bounds is not None:
+            child._budget = self.run.open_budget(bounds, self, path, is_visit=False)
+        try:
+            updates, _ = await self._run_child(key, child, node)
+        except LimitSignal as signal:
+            if signal.budget is None or signal.budget is not child._budget:
+                raise
+            self.claim(key)
+            updates = freeze_update(child.partial or {})
+            await self.emit("limit", {"reason": signal.reason, "scope": path})
         if journal is not None:
             await uninterrupted(journal.record_value(path, plain_update(updates)))
+        self.run.forget_parts(path)
         return updates
 
     async def attempt(
@@ -317,6 +340,7 @@ class ExecContext(Scope):
                 "reason": child.stop_reason,
             }
             await uninterrupted(journal.record_value(path, value))
+        self.run.forget_parts(path)
         return Command(updates, goto=goto)
 
     def _child(
@@ -332,7 +356,7 @@ class ExecContext(Scope):
         self, key: str, child: StepContext, node: Executable
     ) -> tuple[Mapping[str, Any], Any]:
         try:
-            return await run_child(child, node)
+            return await within_deadline(child._budget, run_child(child, node))
         except BaseException as raised:
             self.release(key)
             if isinstance(raised, PauseSignal):

@@ -20,10 +20,10 @@ __all__ = ["NOTHING", "EventType", "Listener", "StreamEvent", "new_event", "tell
 #:   ``prompt_tokens``, ``completion_tokens``, ``total_tokens``, ``cost`` (None
 #:   without a price), ``duration_ms``, ``finish_reason``, ``cached``.
 #:   ``llm_retry``: ``provider``, ``model``, ``attempt``, ``wait``, ``error``.
-#:   ``llm_fallback``: ``provider``, ``model``, ``to``, ``error``.
+#:   ``llm_fallback``: ``provider``, ``model``, ``to_provider``, ``to_model``, ``error``.
 #: - ``tool_call``: ``id``, ``name``, ``arguments``. ``tool_result``: ``id``, ``name``, ``text``,
 #:   ``error``, ``duration_ms``.
-#: - ``structured``: ``errors``, ``attempt``.
+#: - ``structured``: ``errors``, ``attempt``, and ``max_tokens`` where the next answer gets more room.
 #: - ``route``: ``proposal``, ``reply``, ``route``, ``decided_by``, ``round``, ``max_rounds``.
 #: - ``limit``: ``reason``, and what it is about: ``scope`` (the path of a part of the run), ``rounds``,
 #:   ``depth``, ``branches`` (those that were late), ``node`` and ``forced`` (a decision that it made).

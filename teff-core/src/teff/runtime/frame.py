@@ -88,7 +88,7 @@ class Frame:
         self.run = run
         self.max_steps = max_steps
         #: The innermost bounds that its steps are under beside those of the run, or None.
-        self.budget: Budget | None = None if around is None else around.frame.budget
+        self.budget: Budget | None = None if around is None else around.budget
         self.written: dict[str, list[Any]] | None = None if around is None else {}
         self.around = around
         self.path = path

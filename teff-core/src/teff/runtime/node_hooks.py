@@ -113,6 +113,7 @@ async def tell_payload(
     content: str,
     usage: ModelUsage,
     latency_ms: float,
+    cached: bool = False,
 ) -> None:
     """Tell ``on_llm_payload`` of an answered model call; what it raises ends the run."""
     callback = ctx.run.on_llm_payload
@@ -120,7 +121,7 @@ async def tell_payload(
         return
     said = [thaw(dict(message)) for message in messages]
     try:
-        waiting = callback(provider, model, said, content, usage.to_json(), latency_ms, False)
+        waiting = callback(provider, model, said, content, usage.to_json(), latency_ms, cached)
         if inspect.isawaitable(waiting):
             await waiting
     except Exception as error:

@@ -122,18 +122,41 @@ class Run:
             counted["parts"] = {**self._parts_before, **parts}
         return counted
 
-    def open_budget(self, limits: Limits, owner: Scope) -> Budget:
-        """Return the budget of a part of the run, with what it used before a resume."""
-        path = owner.path
-        budget = Budget(limits, owner, self._parts_before.get(path))
-        place = path.rpartition("/")[0]
-        if place in self._parts:  # the visit before this one is recorded as a whole
-            past = f"{self._parts[place][0]}/"
-            self._parts = {
-                key: part for key, part in self._parts.items() if not part[0].startswith(past)
-            }
+    def open_budget(self, limits: Limits, owner: Scope, path: str, *, is_visit: bool) -> Budget:
+        """Return the budget of a part of the run, with what it used before.
+
+        Args:
+            limits: its bounds.
+            owner: the step that goes on when one is reached.
+            path: where the part runs.
+            is_visit: whether the path ends with the number of a visit: the visits before it are
+                over then, and so are their parts.
+        """
+        place = path.rpartition("/")[0] if is_visit else path
+        before = self._parts_before.get(path)
+        if place in self._parts:
+            past, same = self._parts[place]
+            if past == path:
+                before = same.totals()  # it is called again
+            else:
+                self.forget_parts(past)
+        budget = Budget(limits, owner, before)
         self._parts[place] = (path, budget)
         return budget
+
+    def forget_parts(self, path: str) -> None:
+        """Forget what parts at and below ``path`` have used: it is recorded as a whole."""
+        if not (self._parts or self._parts_before):
+            return
+        below = f"{path}/"
+
+        def is_over(part: str) -> bool:
+            return part == path or part.startswith(below)
+
+        self._parts = {place: part for place, part in self._parts.items() if not is_over(part[0])}
+        self._parts_before = {
+            part: used for part, used in self._parts_before.items() if not is_over(part)
+        }
 
     @property
     def elapsed(self) -> float:

@@ -44,6 +44,8 @@ class Scope:
     #: The path for effects outside, where it differs: without the number of an attempt.
     _idempotent_path: str | None = None
     _parent: Scope | None = None
+    #: The bounds of what is called here, where the call has some of its own.
+    _budget: Budget | None = None
     _used_keys: set[str] | None = None
     _open_keys: frozenset[str] = frozenset()
     _tasks: set[asyncio.Task[Any]] | None = None
@@ -75,6 +77,21 @@ class Scope:
         if self._path is None:
             self._path = f"{self.frame.prefix}{self.place.segment}/{self.visit}"
         return self._path
+
+    @property
+    def is_step(self) -> bool:
+        """Whether this is a step of a graph, not something called or done within one."""
+        return self._parent is None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The innermost bounds that this is under beside those of the run, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope._budget is not None:
+                return scope._budget
+            scope = scope._parent
+        return self.frame.budget
 
     async def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Tell whoever listens, and wait until they have taken the event."""
@@ -168,7 +185,7 @@ class Scope:
         """Count the execution of a node here, before it is made; see `bounded`."""
 
         def count() -> None:
-            if (budget := self.frame.budget) is not None:
+            if (budget := self.budget) is not None:
                 budget.check("max_steps")
             self.run.count_step()
             for part in () if budget is None else budget.and_around():
@@ -179,7 +196,7 @@ class Scope:
     def uncount_step(self) -> None:
         """Take back what `count_step` counted: the node has paused, and will be executed again."""
         self.run.steps -= 1
-        for part in () if self.frame.budget is None else self.frame.budget.and_around():
+        for part in () if (budget := self.budget) is None else budget.and_around():
             part.steps -= 1
 
     def count_model_call(self, model: str) -> None:
@@ -190,7 +207,7 @@ class Scope:
         """
 
         def count() -> None:
-            if (budget := self.frame.budget) is not None:
+            if (budget := self.budget) is not None:
                 budget.check("max_model_calls", "max_tokens", "max_cost")
                 if any(part.limits.max_cost is not None for part in budget.and_around()):
                     self.run.need_price(model)
@@ -203,14 +220,14 @@ class Scope:
     def count_tokens(self, model: str, used: ModelUsage) -> None:
         """Add what an answered request used here; ``model`` is ``provider/model``."""
         self.run.count_tokens(model, used)
-        for part in () if self.frame.budget is None else self.frame.budget.and_around():
+        for part in () if (budget := self.budget) is None else budget.and_around():
             part.usage.add_model_tokens(model, used, self.run.cost(model, used))
 
     def count_tool_call(self) -> None:
         """Count the call of a tool here, before it is made; see `bounded`."""
 
         def count() -> None:
-            if (budget := self.frame.budget) is not None:
+            if (budget := self.budget) is not None:
                 budget.check("max_tool_calls")
             self.run.count_tool_call()
             for part in () if budget is None else budget.and_around():

@@ -147,7 +147,12 @@ class RunTracer:
     def summary(self) -> RunSummary:
         """Return what the events so far come to."""
         ended = [event for event in self.events if event.type in ("node_end", "node_error")]
-        answered = [event for event in self.events if event.type == "llm"]
+        # What came from a cache was counted when it was asked.
+        answered = [
+            event
+            for event in self.events
+            if event.type == "llm" and not event.data.get("cached")
+        ]
         nodes: dict[str, int] = {}
         for event in ended:
             nodes[event.node_id] = nodes.get(event.node_id, 0) + 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from teff.errors import ConfigError
@@ -20,7 +21,11 @@ class SchemaValidator:
 
     Without ``$schema`` it is read as draft 2020-12. ``format`` is checked where the library can do
     so by itself (``date``, ``email``, ``ipv4``, ``uuid`` and others). A truth value is no number.
-    A ``$ref`` must lead to a place within the schema: nothing is fetched.
+    A ``$ref`` must lead to a place within the schema, and not in a circle: nothing is fetched.
+    Nothing is converted: of a number that came as a text is said that it is none.
+
+    The time grows with the value, but for what the schema itself makes slow: a ``pattern`` that
+    backtracks holds up the program.
 
     >>> check = SchemaValidator({"type": "object", "properties": {"age": {"type": "integer"}}})
     >>> check.problems({"age": "7"})
@@ -33,7 +38,7 @@ class SchemaValidator:
         what: whose it is, to begin a message with.
 
     Raises:
-        ConfigError: it is no JSON Schema, or a ``$ref`` leads nowhere.
+        ConfigError: it is no JSON Schema, or a reference leads nowhere or in a circle.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, what: str = "the schema") -> None:
@@ -55,9 +60,13 @@ class SchemaValidator:
         except RecursionError:
             raise ConfigError(f"{what} is nested too deeply.") from None
         _check_references(self.schema, what)
-        self._library = library(
+        self._library = _linear(library)(
             self.schema, registry=Registry(), format_checker=library.FORMAT_CHECKER
         )
+        try:
+            self._library.is_valid(None)
+        except RecursionError:
+            raise ConfigError(f"{what}: its references lead in a circle.") from None
 
     def problems(self, value: Any) -> list[str]:
         """Return what is wrong with a value of plain dicts and lists, one text each; at most ten."""
@@ -89,24 +98,70 @@ def _as_plain(value: object) -> Any:
 
 
 def _check_references(schema: dict[str, Any], what: str) -> None:
-    from referencing import Registry, Resource
+    """Follow every reference, also into places where no schemas are looked for by themselves."""
+    from referencing import Registry
     from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012
+    from referencing.jsonschema import DRAFT202012, specification_with
 
-    root = Resource.from_contents(schema, default_specification=DRAFT202012)
+    dialect = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
+    root = dialect.create_resource(schema)
     base = root.id() or ""
     waiting = [(Registry().with_resource(base, root).resolver(base), root)]
+    leads: dict[int, int | None] = {}
     while waiting:
         resolver, resource = waiting.pop()
         contents = resource.contents
-        if isinstance(contents, Mapping) and isinstance(reference := contents.get("$ref"), str):
+        if not isinstance(contents, Mapping) or id(contents) in leads:
+            continue
+        leads[id(contents)] = None
+        for keyword in ("$dynamicRef", "$ref"):
+            reference = contents.get(keyword)
+            if not isinstance(reference, str):
+                continue
             try:
-                resolver.lookup(reference)
+                found = resolver.lookup(reference)
             except Unresolvable:
                 raise ConfigError(
                     f"{what}: its reference {reference!r} leads to nothing within it."
                 ) from None
+            leads[id(contents)] = id(found.contents)
+            waiting.append((found.resolver, dialect.create_resource(found.contents)))
         waiting += [(resolver.in_subresource(below), below) for below in resource.subresources()]
+    if any(_is_circle(leads, start) for start in leads):
+        raise ConfigError(f"{what}: its references lead in a circle.")
+
+
+def _is_circle(leads: Mapping[int, int | None], start: int) -> bool:
+    seen, place = set[int](), leads.get(start)
+    while place is not None and place not in seen:
+        seen.add(place)
+        place = leads.get(place)
+    return place is not None
+
+
+@functools.cache
+def _linear(library: Any) -> Any:
+    """Return a class of the library whose time grows with the value, and not with its square."""
+    from jsonschema.validators import extend
+
+    return extend(library, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # it has no types
+
+
+def _unique_items(_: Any, wanted: object, value: object, __: object) -> Iterator[Any]:
+    """Check ``uniqueItems`` in one walk; the library compares each item with each."""
+    from jsonschema import ValidationError
+
+    if wanted and isinstance(value, list) and len(set(map(_fingerprint, value))) < len(value):
+        yield ValidationError(f"{value!r} has non-unique elements")
+
+
+def _fingerprint(value: object) -> Hashable:
+    """Return what two JSON values share only where they are equal; 1 is 1.0, and not true."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _fingerprint(item)) for name, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_fingerprint, value))
+    return ("truth", value) if isinstance(value, bool) else ("value", value)
 
 
 def _told(error: Any) -> str:

@@ -21,19 +21,22 @@ __all__ = ["DELEGATION", "SUB_AGENT", "SUB_AGENT_SOURCES", "SUB_AGENT_WITH_SOURC
 _DELEGATE = fields_of(Delegate, without=["agents", "guards"])
 
 #: The options of an agent that is something to give tasks to, whatever runs.
-_OF_ALL: Fields = {"description": str, "context": str | Sequence[str] | Mapping[str, str]}
+_OF_ALL: Fields = {
+    "description": str,
+    "context": str | Sequence[str] | Mapping[str, str],
+    "limits": ROLE["limits"],
+}
 
 #: The options of an agent that is a role.
 SUB_AGENT: Fields = {**_OF_ALL, **ROLE}
 
-#: What else may run, and the options beside it; only a graph of its own has bounds.
+#: What else may run, and the options beside it.
 SUB_AGENT_SOURCES = ("steps", "file", "graph", "node", "role")
 _WITH_ANSWER: Fields = {**_OF_ALL, "output_key": str}
-_WITH_BOUNDS: Fields = {**_WITH_ANSWER, "limits": ROLE["limits"]}
 SUB_AGENT_WITH_SOURCE: Mapping[str, Fields] = {
-    "steps": _WITH_BOUNDS,
-    "file": _WITH_BOUNDS,
-    "graph": _WITH_BOUNDS,
+    "steps": _WITH_ANSWER,
+    "file": _WITH_ANSWER,
+    "graph": _WITH_ANSWER,
     "node": _WITH_ANSWER,
     "role": _OF_ALL,
 }
@@ -85,7 +88,7 @@ def _agent(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> Su
     fields = SUB_AGENT_WITH_SOURCE[sources[0]] if sources else SUB_AGENT
     if sources and sources[0] != "role":
         options = steps.references.read(part.without(sources), fields, what=what)
-        made = _made(part[sources[0]], sources[0], options, steps)
+        made = _made(part[sources[0]], sources[0], steps)
         output_key = options.get("output_key", "")
     else:
         role = part["role"] if sources else part.without(_OF_ALL)
@@ -99,6 +102,7 @@ def _agent(name: str, part: Part, leader: Mapping[str, Any], steps: Steps) -> Su
             node=made,
             output_key=output_key,
             context=options.get("context", {}),
+            limits=options.get("limits"),
         )
 
 
@@ -121,7 +125,7 @@ def _check(part: Part, sources: Sequence[str], what: str) -> None:
                 )
 
 
-def _made(part: Part, source: str, options: Mapping[str, Any], steps: Steps) -> Node:
+def _made(part: Part, source: str, steps: Steps) -> Node:
     """Return what an agent runs that is no role."""
     if source == "node":
         return steps.node(part)
@@ -131,7 +135,7 @@ def _made(part: Part, source: str, options: Mapping[str, Any], steps: Steps) -> 
             graph = flow.compile()
     else:
         graph = steps.graph_in(part) if source == "graph" else steps.graph_of_file(part)
-    return SubFlow(graph, limits=options.get("limits"))
+    return SubFlow(graph)
 
 
 def _role(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from teff.errors import ConfigError
 from teff.flow import AgentRole, Case, Flow, agent_step
+from teff.flow.team import rounds_key_beside
 from teff.node import Node, ReActAgent, Supervisor, ToolExec
 from teff.workflow.containers import scalar
 from teff.workflow.idiom import Idiom, described, required
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LEADER", "PIECES", "ROLE"]
 
-_SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str}
-LEADER = {**fields_of(Supervisor, without=["id", "agents", "finish"]), "fallback": str}
+_SUPERVISOR = {**fields_of(Supervisor), "key": str, "fallback": str, "finish_token": str}
+LEADER = {**fields_of(Supervisor, without=["id", "agents"]), "fallback": str, "finish_token": str}
 _TEAM = {**LEADER, "id": str, "limits": AGENT_STEP["limits"]}
+#: Options of a supervisor by the names that they have in files too.
+_OTHER_NAMES = {"key": "output_key", "fallback": "fallback_agent", "finish_token": "finish"}
 ROLE = {
     **{name: hint for name, hint in AGENT_STEP.items() if name != "id"},
     "tools": AGENT_STEP["use_tools"],
@@ -78,7 +81,7 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
     wired = {name: part[name] for name in ("agents", "finish") if _holds_steps(part, name)}
     options = _read_but(part, _SUPERVISOR, wired, steps)
     steps.references.expect_model(part, options, what=described(part))
-    for short, name in (("key", "output_key"), ("fallback", "fallback_agent")):
+    for short, name in _OTHER_NAMES.items():
         if short in options:
             if name in options:
                 raise part[short].error(f"give {short!r} or {name!r}, not both.")
@@ -89,7 +92,7 @@ def _supervisor(flow: Flow, part: Part, steps: Steps) -> None:
     elif "finish" in wired:
         raise part["finish"].error("steps to finish with need 'agents', a mapping to their steps.")
     with _as_it_is_written(part):
-        node = Supervisor(**options)
+        node = Supervisor(**{**rounds_key_beside(flow.nodes.values()), **options})
     steps.references.made(node, part)
     flow.step(node)
     if "agents" in wired:
@@ -109,11 +112,14 @@ def _supervise(flow: Flow, part: Part, steps: Steps) -> None:
 
 def _team(flow: Flow, part: Part, steps: Steps) -> None:
     """Add a team; what its leader is told may stand under ``leader`` or beside it."""
-    wired = {name: part[name] for name in ("leader", "roles", "finish") if name in part}
-    options = _read_but(part, _TEAM, wired, steps)
+    wired = {name: part[name] for name in ("leader", "roles") if name in part}
+    if "finish" in part and isinstance(part["finish"].value, list | dict | None):
+        wired["finish"] = part["finish"]
+    options = _with_token(part, _read_but(part, _TEAM, wired, steps))
     for name, told in _leader(part, steps).items():
         if name in options:
-            raise part[name].error(f"{name!r} stands here and under 'leader'.")
+            written = name if name in part else "finish"
+            raise part[written].error(f"{written!r} stands here and under 'leader'.")
         options[name] = told
     steps.references.expect_model(wired.get("leader", part), options, what=described(part))
     limits = options.pop("limits", None)
@@ -144,9 +150,10 @@ def _as_it_is_written(part: Part, leader: Part | None = None) -> Iterator[None]:
             message = re.sub(r"^supervisor\b", "team", message)
             message = message.replace("which is not in agents.", "which is not in 'roles'.")
         holders = [holder for holder in (part, leader) if holder is not None]
-        if path == "fallback_agent" and any("fallback" in holder for holder in holders):
-            message, path = message.replace("'fallback_agent'", "'fallback'"), "fallback"
-        holder = next((holder for holder in holders if path and path in holder), part)
+        for short, name in _OTHER_NAMES.items():
+            if path == name and any(short in holder for holder in holders):
+                message, path = message.replace(f"option {name!r}", f"option {short!r}"), short
+        holder = next((holder for holder in holders if path and _is_option(holder, path)), part)
         raise holder.located(ConfigError(message, path=path, hint=error.hint)) from error.__cause__
 
 
@@ -154,7 +161,19 @@ def _leader(part: Part, steps: Steps) -> dict[str, Any]:
     leader = part.find("leader")
     if leader is None:
         return {}
-    return steps.references.read(leader, LEADER, what=f"the leader of {described(part)}")
+    told = steps.references.read(leader, LEADER, what=f"the leader of {described(part)}")
+    return _with_token(leader, told)
+
+
+def _with_token(part: Part, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the word that ends the loop under ``finish_token``."""
+    if "finish" in options:
+        if "finish_token" in options:
+            raise part["finish_token"].error(
+                "give 'finish_token' or a text under 'finish', not both."
+            )
+        options["finish_token"] = options.pop("finish")
+    return options
 
 
 def _role(
@@ -188,6 +207,10 @@ def _holds_steps(part: Part, name: str) -> bool:
     """Whether ``agents`` or ``finish`` of a supervisor holds steps, not names."""
     kind = dict if name == "agents" else list
     return name in part and isinstance(part[name].value, kind)
+
+
+def _is_option(part: Part, name: str) -> bool:
+    return name in part and not _holds_steps(part, name)
 
 
 def _chain_or_none(part: Part | None, steps: Steps) -> list[Node] | None:
@@ -233,7 +256,7 @@ PIECES: Mapping[str, Idiom] = {
     "team": Idiom(
         add=_team,
         fields=_TEAM,
-        parts={"leader": "leader", "roles": "roles", "finish": "steps"},
+        parts={"leader": "leader", "roles": "roles", "finish": "token_or_steps"},
         needed=["roles"],
         about=(Supervisor, agent_step),
     ),

@@ -134,7 +134,8 @@ def _document(keys: Iterable[str]) -> _Schema:
 
 def _sections() -> dict[str, _Schema]:
     include = {"anyOf": [_TEXT, _mapping({"path": _TEXT, "prefix": _TEXT}, ["path"])]}
-    provider = {"type": "object", "properties": {"type": _TEXT}}
+    bound = {"type": "integer", "minimum": 1}
+    provider = {"type": "object", "properties": {"type": _TEXT, "max_parallel": bound}}
     tool = _mapping({"name": _TEXT, "config": {"type": "object"}}, ["name"])
     hook = {"anyOf": [_REFERENCE, {"type": "array", "items": _REFERENCE}]}
     return {

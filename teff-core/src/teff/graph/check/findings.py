@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from teff.graph.check.agents import in_agents, shared_rounds
 from teff.graph.check.errors import find_errors
 from teff.graph.check.keys import (
     colliding_writes,
@@ -56,6 +57,7 @@ class _Check:
         yield from dead_ends(graph, ways)
         yield from odd_conditions(graph, ways)
         yield from endless_rounds(graph, ways, limits)
+        yield from shared_rounds(graph)
         yield from colliding_writes(graph)
         yield from undeclared_writes(graph)
         yield from whole_states(graph)
@@ -66,6 +68,11 @@ class _Check:
             yield from unwritten_keys(graph, there, nearest)
             yield from unwritten_condition_keys(ways, there, nearest)
         yield from self._inside(graph, there, limits)
+
+        def in_agent(alone: Graph, agent: Node, given: frozenset[str]) -> Iterable[Problem]:
+            return self._once(alone, agent, given, limits)
+
+        yield from in_agents(graph, in_agent)
 
     def _inside(self, graph: Graph, there: _Keys, limits: Limits | None) -> Iterator[Problem]:
         """Give the findings about the graphs that nodes run."""
@@ -78,11 +85,17 @@ class _Check:
                 yield from unwritten_results(name, part, inner, given)
                 steps: int | None = getattr(part, "max_iterations", None)
                 bounds = limits if steps is None else Limits(max_steps=steps)
-                key = (id(inner), given, bounds)
-                if key not in self._seen:
-                    self._seen.add(key)
-                    for problem in self.problems(inner, given, bounds):
-                        yield problem.inside(name)
+                for problem in self._once(inner, inner, given, bounds):
+                    yield problem.inside(name)
+
+    def _once(
+        self, graph: Graph, of: object, given: _Keys, limits: Limits | None
+    ) -> Iterator[Problem]:
+        """Give the findings about a graph that stands for ``of``, unless they were given already."""
+        key = (id(of), given, limits)
+        if key not in self._seen:
+            self._seen.add(key)
+            yield from self.problems(graph, given, limits)
 
 
 def _given(part: Node, node: Node, there: _Keys) -> _Keys:

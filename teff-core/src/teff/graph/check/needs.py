@@ -125,7 +125,10 @@ def _checks(
         yield partial(_require, need.name, "provider", provider)
         yield partial(_require, need.name, "model", model)
         if provider:
-            yield partial((effective.providers or undeclared).check, provider)
+            registry = effective.providers or undeclared
+            yield partial(registry.check, provider)
+            for name in _fallback_providers(need.node, provider, registry):
+                yield partial(registry.check, name)
     for tool in need.node.uses_tools():
         if tool not in tools:
             yield partial(_find_tool, tool)
@@ -145,9 +148,12 @@ def unknown_providers(graph: Graph) -> Iterator[Problem]:
         effective = need.defaults(graph.defaults)
         asked = need.node.asks_model()
         provider = asked and (asked[0] or effective.provider)
-        if provider and effective.providers is not None:
+        registry = effective.providers
+        if not provider or registry is None:
+            continue
+        for name in dict.fromkeys([provider, *_fallback_providers(need.node, provider, registry)]):
             try:
-                effective.providers.check(provider)
+                registry.check(name)
             except ConfigError as error:
                 yield Problem(
                     code="unknown-provider",
@@ -156,6 +162,15 @@ def unknown_providers(graph: Graph) -> Iterator[Problem]:
                     hint=error.hint,
                     node=need.name,
                 )
+
+
+def _fallback_providers(node: Node, provider: str, registry: ProviderRegistry) -> list[str]:
+    fallbacks = list(node.model_fallbacks())
+    if not fallbacks:
+        return []
+    from teff.harness.targets import read_fallback  # loaded where a node names fallbacks
+
+    return [read_fallback(one, provider, registry)[0] for one in fallbacks]
 
 
 def _require(node: str, what: str, value: str | None) -> None:

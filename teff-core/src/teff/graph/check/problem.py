@@ -24,6 +24,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "shadowed-edge": "The way is never taken, because an earlier one always is.",
         "condition-trap": "The condition is always or never true, or means something else.",
         "unbounded-cycle": "The nodes may go round for ever: nothing counts the rounds.",
+        "shared-rounds": "Two supervisors count their rounds under the same state key.",
         "unwritten-key": "The node reads a state key that nothing writes.",
         "unwritten-condition-key": "A condition looks at a state key that nothing writes.",
         "undeclared-key": "The node writes a state key that the state schema does not declare.",

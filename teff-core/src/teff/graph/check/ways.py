@@ -12,7 +12,7 @@ import attrs
 from teff.conditions import compile_condition, keys_of, parse
 from teff.graph.check.possible import Formula
 from teff.graph.edge import ERROR
-from teff.node import CommandNode, FunctionNode, Node
+from teff.node import CommandNode, Delegate, FunctionNode, Node
 from teff.node.retry import Retry
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ def _names_a_command(code: CodeType) -> bool:
 def nodes_inside(node: Node) -> Iterator[Node]:
     """Give a node, and at any depth those that it runs in the state around it."""
     yield node
-    if getattr(node, "graph", None) is None:  # a graph inside has a state of its own
+    # A graph inside has a state of its own, and so has an agent that is given tasks.
+    if getattr(node, "graph", None) is None and not isinstance(node, Delegate):
         for child in node.children():
             yield from nodes_inside(child)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -12,11 +13,11 @@ import attrs
 
 from teff.errors import CheckpointError, ConfigError, GraphInterrupt, StateError, suggest
 from teff.harness.usage import recorded_usage
-from teff.messages import last_assistant_message, user
+from teff.messages import Usage, last_assistant_message, user
 from teff.node.base import Node
 from teff.node.inner import as_inner_node
 from teff.plugins.builtin import part
-from teff.runtime import ExecContext, read_result
+from teff.runtime import ExecContext, Limits, LimitSignal, read_result
 from teff.runtime.meter import metered
 from teff.state import freeze, is_filled, merge_into, thaw
 from teff.tool.text import DEFAULT_MAX_CHARS, result_text, shorten
@@ -27,10 +28,14 @@ __all__ = ["PREFIX", "AgentResult", "SubAgent", "sub_agents"]
 PREFIX = "delegate_to_"
 
 _NAME = re.compile(r"[\w.-]{1,48}")
+_STOPPED = "it was stopped by its {}"
 #: How much of the words of a failure the model is told.
 _LONGEST_ERROR = 2_000
 
-Status = Literal["ok", "error", "blocked", "rejected", "refused"]
+#: What may stand beside a flow or a node.
+_OPTIONS = ("description", "output_key", "context", "limits")
+
+Status = Literal["ok", "error", "stopped", "blocked", "rejected", "refused"]
 
 
 @attrs.frozen(kw_only=True)
@@ -39,9 +44,10 @@ class AgentResult:
 
     Attributes:
         agent: who had it.
-        status: ``ok``; ``error`` where the agent failed or gave no answer; ``blocked`` by a guard;
-            ``rejected`` by the review; ``refused`` where it was not carried out.
-        output: the answer; None unless the status is ``ok``.
+        status: ``ok``; ``error`` where the agent failed or gave no answer; ``stopped`` by a limit
+            of its own; ``blocked`` by a guard; ``rejected`` by the review; ``refused`` where it was
+            not carried out.
+        output: the answer; where a limit stopped the agent, what it had by then; else None.
         error: what was wrong, else "".
         usage: the tokens by ``provider/model``.
         duration_ms: how long it took.
@@ -59,10 +65,12 @@ class AgentResult:
 
     def text(self, max_chars: int = DEFAULT_MAX_CHARS) -> str:
         """Return what the model is told: JSON, so that no failure can look like an answer."""
+        whole: dict[str, Any] = {"agent": self.agent, "status": self.status}
         if self.status != "ok":
-            told = {"agent": self.agent, "status": self.status, "error": self.error}
-            return result_text(told)
-        whole = {"agent": self.agent, "status": self.status, "output": self.output}
+            whole["error"] = self.error
+        if self.status != "ok" and not is_filled(self.output):
+            return result_text(whole)
+        whole["output"] = self.output
         text = result_text(whole)
         if len(text) <= max_chars:
             return text
@@ -95,9 +103,12 @@ class SubAgent:
         output_key: where its answer is. By default the ``output_key`` of the node; then what it said
             last under ``messages``; then ``output``; then whatever it wrote.
         context: keys of the state around it that it sees; a mapping gives them other names inside.
+        limits: bounds of each task, beside those around it; a mapping will do. Reaching one ends the
+            task alone, whose result is ``stopped`` and has what there is.
 
     Raises:
-        ConfigError: a name that a model could not call, no description, or nothing that can run.
+        ConfigError: a name that a model could not call, no description, limits that make no sense,
+            or nothing that can run.
 
     >>> async def add(ctx, state):
     ...     return {"output": sum(map(int, state["input"].split("+")))}
@@ -112,6 +123,9 @@ class SubAgent:
     node: Node = attrs.field(converter=as_inner_node)
     output_key: str = ""
     context: Mapping[str, str] = attrs.field(factory=dict, converter=_renamed)
+    limits: Limits | None = attrs.field(
+        default=None, converter=attrs.converters.optional(Limits.of)
+    )
 
     def __attrs_post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -154,7 +168,11 @@ class SubAgent:
 
     def to_config(self) -> dict[str, Any]:
         """Return the agent as it stands among ``agents``, its node as one."""
-        options = {"output_key": self.output_key, "context": dict(self.context)}
+        options = {
+            "output_key": self.output_key,
+            "context": dict(self.context),
+            "limits": {} if self.limits is None else self.limits.to_config(),
+        }
         written = {name: value for name, value in options.items() if value}
         return {"description": self.description, "node": self.node, **written}
 
@@ -175,7 +193,7 @@ class SubAgent:
         """
         worker = _Worker(self)
         try:
-            update = await ctx.call(key, worker, state, node_id=self.name)
+            update = await ctx.call(key, worker, state, node_id=self.name, limits=self.limits)
         except (GraphInterrupt, CheckpointError):
             raise
         except Exception as error:
@@ -191,7 +209,9 @@ class SubAgent:
                 usage=worker.usage,
                 duration_ms=worker.duration_ms,
             )
-        return AgentResult(agent=self.name, status="ok", **thaw(update["done"]))
+        if "done" not in update:  # the agent held the signal of the limit back
+            return AgentResult(agent=self.name, status="stopped", error=_STOPPED.format("limits"))
+        return AgentResult(agent=self.name, **thaw(update["done"]))
 
 
 class _Worker:
@@ -212,19 +232,35 @@ class _Worker:
         with metered() as used:
             try:
                 result = await self.agent.node.execute(ctx, state)
+            except (LimitSignal, asyncio.CancelledError) as leaving:
+                self._measure(before, used, started)
+                reason = getattr(leaving, "reason", "deadline")
+                told = {"status": "stopped", "error": _STOPPED.format(f"limit {reason}")}
+                ctx.keep(self._done(self._output(ctx, given, ctx.partial or {}), **told))
+                raise
             finally:
-                self.usage = _added(before.by_model, used.by_model)
-                self.duration_ms = (time.monotonic() - started) * 1000.0
+                self._measure(before, used, started)
         updates, _ = read_result(result, ctx, given, {})
-        after = dict(given)
-        merge_into(after, updates, ctx.frame.reducers)
-        output = freeze(_answer(self.agent, given, after, updates))
+        output = self._output(ctx, given, updates)
         if not is_filled(output):
             raise StateError("it gave no answer")
         self.failed = False
-        return {
-            "done": {"output": output, "usage": self.usage, "duration_ms": self.duration_ms},
-        }
+        return self._done(output)
+
+    def _measure(self, before: Usage, used: Usage, started: float) -> None:
+        self.usage = _added(before.by_model, used.by_model)
+        self.duration_ms = (time.monotonic() - started) * 1000.0
+
+    def _output(
+        self, ctx: ExecContext, given: Mapping[str, Any], updates: Mapping[str, Any]
+    ) -> Any:
+        after = dict(given)
+        merge_into(after, updates, ctx.frame.reducers)
+        return freeze(_answer(self.agent, given, after, updates))
+
+    def _done(self, output: Any, **told: str) -> Mapping[str, Any]:
+        measured = {"usage": self.usage, "duration_ms": self.duration_ms}
+        return {"done": {"status": "ok", "output": output, **told, **measured}}
 
 
 def _answer(
@@ -269,7 +305,7 @@ def sub_agents(given: Any, *, model: str = "", provider: str = "") -> dict[str, 
     Args:
         given: a mapping from names, or a list of mappings with ``name``. Each says ``description``,
             and what runs: ``flow``, ``node`` or ``role``, or the options of a role beside it;
-            further ``output_key`` and ``context``. A `SubAgent` may stand in its place.
+            further ``output_key``, ``context`` and ``limits``. A `SubAgent` may stand in its place.
         model, provider: for roles without their own.
 
     Raises:
@@ -306,8 +342,7 @@ def _sub_agent(name: str, spec: Any, *, place: int, model: str, provider: str) -
     name = name or str(options.pop("name", ""))
     what = f"agent {name!r}" if name else what
     said = {"description": str(options.pop("description", "") or "")}
-    if "context" in options:
-        said["context"] = options.pop("context")
+    said |= {key: options.pop(key) for key in ("context", "limits") if key in options}
     sources = [source for source in ("flow", "node", "role") if source in options]
     if len(sources) > 1:
         raise ConfigError(f"{what}: give {sources[0]} or {sources[1]}, not both.", path="agents")
@@ -319,8 +354,7 @@ def _sub_agent(name: str, spec: Any, *, place: int, model: str, provider: str) -
             answer = str(options.pop("output_key", "") or "")
             for unknown in options:
                 raise ConfigError(
-                    f"unknown option {unknown!r}."
-                    f"{suggest(unknown, ['description', 'output_key', 'context', *sources])}"
+                    f"unknown option {unknown!r}.{suggest(unknown, [*_OPTIONS, *sources])}"
                 )
         return SubAgent(name=name, node=source, output_key=answer, **said)
     except ConfigError as error:

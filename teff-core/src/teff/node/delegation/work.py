@@ -15,7 +15,7 @@ from teff.node.delegation.tasks import Task
 from teff.node.delegation.together import together
 from teff.node.delegation.tools import GuardedTool
 from teff.runtime import EventType, ExecContext, StreamEvent
-from teff.state import thaw
+from teff.state import is_filled, thaw
 from teff.tool import ToolResult
 from teff.tool.text import result_text
 
@@ -88,7 +88,7 @@ class Work:
                 return attrs.asdict(await agent.run(part, "agent", given), recurse=False)
 
         result = AgentResult(**thaw(await part.once("result", run)))
-        if result.status == "ok":
+        if is_filled(result.output):
             verdict = await session.node.judge(part, "agent_result", result.output, name=agent.name)
             if verdict.action == "block":
                 result = result.without_output("blocked", verdict.reason)
@@ -139,7 +139,7 @@ class Work:
             self._session.events += finished
             return
         self._session.events += finished.events
-        if finished.result.status == "ok":
+        if is_filled(finished.result.output):
             self.last_output = result_text(finished.result.output)
 
 

@@ -1,0 +1,116 @@
+"""A cache of whole answers: the same question to the same model of the same server is asked once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import attrs
+
+from teff.errors import ConfigError
+from teff.harness.journaled import request_as_json
+from teff.provider import ChatRequest, Provider
+
+__all__ = [
+    "CacheOption",
+    "MemoryReplyCache",
+    "ReplyCache",
+    "cache_key",
+    "cache_of",
+]
+
+
+@runtime_checkable
+class ReplyCache(Protocol):
+    """Keeps answers by key. Both methods may be called from several tasks at once."""
+
+    async def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return what was kept under ``key``, or None."""
+        ...
+
+    async def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Keep ``reply``, a JSON-like mapping, in place of what was there."""
+        ...
+
+
+#: True is the cache of this process, a text the path of a file, None and False no cache.
+CacheOption: TypeAlias = bool | str | ReplyCache | None
+
+
+class MemoryReplyCache:
+    """Keeps answers in this process; the one that was not used for longest goes first.
+
+    Args:
+        max_entries: how many are kept.
+    """
+
+    def __init__(self, max_entries: int = 1_000) -> None:
+        self._max_entries = max_entries
+        self._replies: OrderedDict[str, str] = OrderedDict()
+
+    async def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return what was kept under ``key``, or None; a copy of its own each time."""
+        kept = self._replies.get(key)
+        if kept is None:
+            return None
+        self._replies.move_to_end(key)
+        reply: dict[str, Any] = json.loads(kept)
+        return reply
+
+    async def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Keep ``reply``."""
+        self._replies[key] = json.dumps(reply)
+        self._replies.move_to_end(key)
+        while len(self._replies) > self._max_entries:
+            self._replies.popitem(last=False)
+
+
+_of_this_process = MemoryReplyCache()
+_by_path: dict[Path, ReplyCache] = {}
+
+
+def cache_of(option: CacheOption) -> ReplyCache | None:
+    """Return the cache that the option ``cache`` of a node means.
+
+    Raises:
+        ConfigError: it means none.
+    """
+    if option is None or option is False:
+        return None
+    if option is True:
+        return _of_this_process
+    if isinstance(option, str) and option:
+        from teff.harness.sqlite_cache import SQLiteReplyCache  # sqlite3 is loaded where it is used
+
+        path = Path(option).expanduser().resolve()
+        return _by_path.setdefault(path, SQLiteReplyCache(path))
+    if isinstance(option, ReplyCache):
+        return option
+    raise ConfigError(
+        f"cache: {option!r} is neither true, nor the path of a file, nor a cache.", path="cache"
+    )
+
+
+def cache_key(provider: Provider, request: ChatRequest) -> str:
+    """Return the key of a request: of who is asked, where, which model, and the whole of it.
+
+    Every option of the provider counts, headers too, for any may change the answer. Keys are
+    digests, and the functions that fetch API keys are left out, so no secret can be read off one.
+    """
+    kind = type(provider)
+    asked: dict[str, Any] = {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "name": provider.name,
+    }
+    if attrs.has(kind):
+        fields = [field.name for field in attrs.fields(kind) if field.init]
+        values = {name: getattr(provider, name) for name in fields if hasattr(provider, name)}
+        asked |= {name: repr(None if callable(it) else it) for name, it in values.items()}
+    else:
+        asked["base_url"] = repr(getattr(provider, "base_url", ""))
+    written = json.dumps(asked, sort_keys=True) + request_as_json(request)
+    return hashlib.sha256(written.encode(errors="backslashreplace")).hexdigest()

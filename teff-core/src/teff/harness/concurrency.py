@@ -1,0 +1,73 @@
+"""How many calls of one provider run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakKeyDictionary
+
+from teff.errors import ConfigError
+
+__all__ = ["provider_concurrency", "set_provider_concurrency", "slot"]
+
+_limits: dict[str, int] = {}
+
+#: Semaphores belong to the event loop in which they are waited for.
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)
+
+
+def set_provider_concurrency(provider: str, limit: int | None) -> None:
+    """Bound the calls of a provider that run at once, in this process and each event loop of it.
+
+    Args:
+        provider: its name in workflows.
+        limit: at least 1; None takes the bound away. Calls that are running go on.
+
+    Raises:
+        ConfigError: ``limit`` is no such number.
+
+    >>> set_provider_concurrency("ollama", 2)
+    >>> provider_concurrency("ollama")
+    2
+    >>> set_provider_concurrency("ollama", None)
+    """
+    if limit is None:
+        _limits.pop(provider, None)
+        return
+    given: object = limit
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise ConfigError(
+            f"provider {provider!r}: the number of calls at once is a whole number of at least 1, "
+            f"or None, not {limit!r}."
+        )
+    _limits[provider] = limit
+
+
+def provider_concurrency(provider: str) -> int | None:
+    """Return how many calls of a provider may run at once; None where it is not bounded."""
+    return _limits.get(provider)
+
+
+@asynccontextmanager
+async def slot(provider: str, *limits: int | None) -> AsyncIterator[None]:
+    """Wait until a call of ``provider`` may be made; inside the ``async with`` it counts.
+
+    Args:
+        provider: its name.
+        *limits: bounds beside that of `set_provider_concurrency`; all are kept to, and None is
+            none. Calls with the same bound share it.
+    """
+    async with AsyncExitStack() as held:
+        # Narrow bounds first, so that nobody waits in a narrow one and holds a wide one meanwhile.
+        bounds = {bound for bound in (*limits, _limits.get(provider)) if bound is not None}
+        for bound in sorted(bounds):
+            await held.enter_async_context(_semaphore(provider, bound))
+        yield
+
+
+def _semaphore(provider: str, bound: int) -> asyncio.Semaphore:
+    of_the_loop = _slots.setdefault(asyncio.get_running_loop(), {})
+    return of_the_loop.setdefault((provider, bound), asyncio.Semaphore(bound))

@@ -1,0 +1,320 @@
+"""One walk over a reply, from mark to mark: whole, or as its pieces come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from teff.harness.decode.bare import (
+    BARE_JSON,
+    read_bare_json,
+    read_bare_list,
+    read_whole_reply,
+)
+from teff.harness.decode.fenced import read_fence
+from teff.harness.decode.functionary import read_recipient_line
+from teff.harness.decode.offered import MOST_CALLS, Offered
+from teff.harness.decode.place import (
+    CLOSINGS,
+    LEAD_IN,
+    RESULTS,
+    Place,
+    Reading,
+    any_of,
+    prefixes,
+)
+from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_react
+from teff.harness.decode.table import OPENINGS, read_behind, read_marked
+from teff.harness.decode.values import Broken, Unfinished
+from teff.harness.thinking import THINKING_MARK, THINKING_MARKS, is_opening
+from teff.messages import ToolCall
+
+__all__ = ["Walk"]
+
+#: A call that takes more characters is none.
+LONGEST: Final = 2_000_000
+#: So many marks of one reply are looked at; what follows them is text.
+_MOST_MARKS: Final = 2_000
+
+_LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION})|(?P<to>[ \t]{{0,3}}+>>>))"
+_MARK = re.compile(
+    rf"(?P<thinking>(?i:{THINKING_MARK.pattern}))|(?P<closing>{any_of(CLOSINGS)})"
+    rf"|(?P<result>{any_of(RESULTS)})|(?P<opening>{any_of(OPENINGS)})"
+    rf"|(?P<fence>`{{3,}}+)|(?P<bare>{BARE_JSON})|(?P<list>\[\s{{0,20}}+(?=[^\W\d][\w.-]{{0,127}}+\())"
+    rf"|(?P<line>\n(?={_LINE}))"
+)
+_AT_LINE = re.compile(_LINE)
+_FENCE = re.compile(r"`{3,}+")
+
+_BEGINNINGS = prefixes((*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, "```"))
+_LONGEST_MARK = max(map(len, (*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS)))
+
+
+def _beginning(word: str) -> str:
+    """Return a pattern that matches every beginning of a word but none."""
+    rest = f"(?:{_beginning(word[1:])})?" if len(word) > 1 else ""
+    return re.escape(word[0]) + rest
+
+
+_LINE_BEGINNING = (
+    r"[ \t>#*_`-]{0,8}"
+    rf"(?:(?i:{'|'.join(map(_beginning, ('action', 'final answer', 'final_answer', 'finalanswer')))}"
+    rf"|{_beginning('observation')}))?[ \t*_`]{{0,4}}\Z"
+)
+_MAY_BEGIN = re.compile(
+    r"(?:\[\s{0,20}+)?+\{\s{0,20}+(?:[\"']\w{0,20}+)?+\Z"
+    r"|\[\s{0,20}+(?:[^\W\d][\w.-]{0,127}+)?+\Z"
+    rf"|\n{_LINE_BEGINNING}"
+)
+_MAY_BE_LINE = re.compile(_LINE_BEGINNING)
+
+
+class Walk:
+    """What a reply says so far: its calls, and the prose that may be shown.
+
+    Args:
+        offered: what the model may call.
+    """
+
+    def __init__(self, offered: Offered) -> None:
+        self.offered = offered
+        self.text = ""
+        self.position = 0
+        self.final = False
+        self.calls: list[ToolCall] = []
+        self.shown: list[str] = []
+        self.took_out = False
+        self._before = ""
+        self._is_fresh = True  # nothing but white space and thinking so far
+        self._is_behind_call = False
+        self._has_answer = False
+        self._thinking = 0
+        self._until = ""  # what ends the quotation that the walk is in
+        self._is_over = False  # what follows a made-up result is made up, too
+        self._marks = 0
+
+    def go(self, *, final: bool) -> None:
+        """Walk on, to the end or to where more of the text is needed."""
+        self.final = final
+        while self.position < len(self.text) and self._step():
+            pass
+
+    @property
+    def waits_for(self) -> int:
+        """How many characters are held back."""
+        return len(self.text) - self.position
+
+    def _step(self) -> bool:
+        """Walk to behind the next mark; False where that has to wait."""
+        if self._thinking or self._is_over:
+            return self._skip_unseen()
+        if self._until:
+            return self._quote()
+        if self._is_fresh and (has_passed := self._begin()) is not None:
+            return has_passed
+        mark = _MARK.search(self.text, self.position) if self._marks < _MOST_MARKS else None
+        if mark is None:
+            end = len(self.text) if self.final else self._certain_end()
+            self._show(end)
+            return False
+        self._marks += 1
+        self._show(mark.start())
+        is_in_code = self._before.endswith("`") and not self._before.endswith("```")
+        if is_in_code and not mark["fence"] and not mark["line"]:
+            self._show(mark.end())  # a mark in code is spoken of
+            return True
+        return self._pass(mark)
+
+    def _pass(self, mark: re.Match[str]) -> bool:
+        if mark["thinking"]:
+            self._think(mark.group(), mark.end())
+        elif mark["closing"]:
+            self._close(mark.end())
+        elif mark["result"]:
+            self._is_over = bool(self.calls)
+            self._until = RESULTS[mark.group()]
+            self._show(mark.end(), hidden=self._is_over)
+        elif mark["opening"]:
+            return self._read(lambda place: read_behind(place, mark.group()), mark.end())
+        elif mark["fence"]:
+            return self._fence(mark.end())
+        elif mark["line"]:
+            return self._line(mark.end())
+        else:
+            read = read_bare_json if mark["bare"] else read_bare_list
+            return self._read(read, mark.start(), least=mark.end())
+        return True
+
+    def _begin(self) -> bool | None:
+        """Read what only the beginning of a reply can be.
+
+        Returns:
+            True where it was that, False where it may be, None where it is something else.
+        """
+        rest = self.text[self.position :]
+        if not self.final and not rest.strip():
+            return False
+        if _AT_LINE.match(rest) is not None:
+            self._is_fresh = not self._line(self.position)
+            return not self._is_fresh
+        if not self.final and _MAY_BE_LINE.match(rest) is not None:
+            return False
+        try:
+            reading = read_whole_reply(self._place(self.position))
+        except Unfinished:
+            if not self.final:
+                return False
+            reading = None
+        except Broken:
+            reading = None
+        self._is_fresh = False
+        if reading is None:
+            return None
+        self._take(reading)
+        return True
+
+    def _read(
+        self,
+        read: Callable[[Place], Reading | None],
+        start: int,
+        *,
+        least: int = 0,
+    ) -> bool:
+        """Read a call; where there is none, what stands there is text.
+
+        Args:
+            read: the decoder.
+            start: where it begins to read.
+            least: how far the walk goes at least; by default to ``start``.
+        """
+        try:
+            reading = read(self._place(start))
+        except Unfinished:
+            if not self.final and self.waits_for <= LONGEST:
+                return False
+            reading = Reading(len(self.text))
+        except Broken as broken:
+            reading = Reading(broken.end)
+        if reading is None:
+            reading = Reading(start)
+        self._take(attrs.evolve(reading, end=max(reading.end, start, least)))
+        return True
+
+    def _place(self, start: int) -> Place:
+        return Place(self.text, start, offered=self.offered, final=self.final, before=self._before)
+
+    def _take(self, reading: Reading) -> None:
+        self._show(reading.end, hidden=reading.is_markup or bool(reading.calls))
+        if reading.calls:
+            self.calls = [*self.calls, *reading.calls][:MOST_CALLS]
+            self._is_fresh = False
+            self._is_behind_call = True
+
+    def _fence(self, start: int) -> bool:
+        holds = False
+
+        def read(place: Place) -> Reading | None:
+            nonlocal holds
+            reading = read_fence(place, read_marked)
+            holds = reading is not None
+            return reading
+
+        if not self._read(read, start):
+            return False
+        if not holds:
+            self._until = "```"
+        return True
+
+    def _line(self, start: int) -> bool:
+        label = _AT_LINE.match(self.text, start)
+        if label is None:  # the lookahead of the mark has seen it
+            raise AssertionError
+        if label["to"]:
+            return self._read(read_recipient_line, label.end())
+        if label["answer"]:
+            self._has_answer = True
+        elif label["observation"] and self.calls:
+            self._is_over = True
+        elif label["action"] and not self._has_answer:
+            return self._read(read_react, label.end())
+        self._show(label.end(), hidden=self._is_over)
+        return True
+
+    def _think(self, mark: str, end: int) -> None:
+        if is_opening(mark):
+            self._thinking = 1
+        else:
+            self._forget()
+        self._show(end, hidden=True)
+        self._is_fresh = True
+
+    def _forget(self) -> None:
+        """Drop everything: it was thinking whose opening was in the prompt."""
+        self.calls.clear()
+        self.shown.clear()
+        self._before = self._until = ""
+        self._is_over = self._is_behind_call = self._has_answer = False
+
+    def _close(self, end: int) -> None:
+        self._show(end, hidden=self._is_behind_call)
+
+    def _skip_unseen(self) -> bool:
+        """Pass thinking, or what is made up, up to the next mark of thinking."""
+        mark = THINKING_MARK.search(self.text, self.position)
+        if mark is None:
+            end = len(self.text) - (0 if self.final else _LONGEST_MARK)
+            self._show(max(end, self.position), hidden=True)
+            return False
+        self._show(mark.end(), hidden=True)
+        if is_opening(mark.group()):
+            self._thinking += 1
+        elif self._thinking:
+            self._thinking -= 1
+            self._is_fresh = not self._before.strip() and not self.calls
+        else:
+            self._forget()
+            self._is_fresh = True
+        return True
+
+    def _quote(self) -> bool:
+        found = self.text.find(self._until, self.position)
+        if found < 0:
+            kept = 0 if self.final else len(self._until) - 1
+            self._show(max(self.position, len(self.text) - kept))
+            return False
+        fence = _FENCE.match(self.text, found) if self._until == "```" else None
+        end = fence.end() if fence is not None else found + len(self._until)
+        if fence is not None and end == len(self.text) and not self.final:
+            self._show(found)
+            return False
+        self._until = ""
+        self._show(end)
+        return True
+
+    def _show(self, end: int, *, hidden: bool = False) -> None:
+        text = self.text[self.position : end]
+        self.position = max(self.position, end)
+        if hidden:
+            self.took_out = True
+            return
+        if not text:
+            return
+        self.shown.append(text)
+        self._before = (self._before + text[-LEAD_IN - 1 :])[-LEAD_IN - 1 :]
+        if text.strip():
+            self._is_fresh = self._is_behind_call = False
+
+    def _certain_end(self) -> int:
+        """Return where a mark may begin that has not wholly come yet."""
+        for length in range(min(_LONGEST_MARK, self.waits_for), 0, -1):
+            if self.text[-length:].lower() in _BEGINNINGS:
+                break
+        else:
+            length = 0
+        start = max(self.position, len(self.text) - 200)
+        partial = _MAY_BEGIN.search(self.text, start)
+        end = len(self.text) - length
+        return min(end, partial.start()) if partial is not None else end

@@ -1,0 +1,132 @@
+"""`Target`: one model of one provider. A call may have several, which are asked in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from teff.errors import ConfigError, ProviderError
+from teff.plugins.builtin import OFFICIAL
+from teff.provider import ChatReply, Provider, ProviderRegistry
+
+__all__ = [
+    "Fallback",
+    "Target",
+    "checked_fallbacks",
+    "is_empty",
+    "may_fall_back",
+    "read_fallback",
+    "targets_of",
+]
+
+#: A model to ask where the one before it failed: ``"model"``, ``"provider/model"``, or both named.
+Fallback: TypeAlias = str | Mapping[str, str]
+
+#: What is wrong with the request, or with who asks: another server would be told the same.
+_NOT_CURED_BY_ANOTHER = frozenset({400, 401, 403})
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """A model of a provider.
+
+    Attributes:
+        provider: who is asked.
+        model: the model's name as the provider knows it.
+        max_parallel: how many calls of the provider run at once, as it is declared; None: any number.
+    """
+
+    provider: Provider
+    model: str
+    max_parallel: int | None = None
+
+    @property
+    def name(self) -> str:
+        """``provider/model``, under which calls are counted and paid."""
+        return f"{self.provider.name}/{self.model}"
+
+
+def checked_fallbacks(fallbacks: Iterable[Any] | str | None) -> tuple[Fallback, ...]:
+    """Return ``fallbacks`` as a tuple; a single text is one.
+
+    Raises:
+        ConfigError: one of them is neither a text nor ``{"provider": …, "model": …}``.
+    """
+    given: list[Any] = (
+        [fallbacks] if isinstance(fallbacks, str | Mapping) else list(fallbacks or ())
+    )
+    for one in given:
+        if isinstance(one, Mapping):
+            usable = set(one) <= {"provider", "model"} and bool(one.get("model"))
+            usable = usable and all(isinstance(part, str) for part in one.values())
+        else:
+            usable = isinstance(one, str) and bool(one.strip())
+        if not usable:
+            raise ConfigError(
+                f"fallbacks: {one!r} names no model.",
+                hint='Write "model", "provider/model" or {"provider": "ollama", "model": "…"}.',
+                path="fallbacks",
+            )
+    return tuple(given)
+
+
+def targets_of(
+    provider: str,
+    model: str,
+    fallbacks: Iterable[Fallback] = (),
+    *,
+    registry: ProviderRegistry,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Target, ...]:
+    """Return what is asked, in order: the first choice and its fallbacks.
+
+    Args:
+        provider: the provider of the first choice, and of fallbacks that name none.
+        model: the model of the first choice.
+        fallbacks: what `checked_fallbacks` gave.
+        registry: finds the providers.
+        overrides: options that are replaced for ``provider``, and for it alone.
+
+    Raises:
+        ConfigError: a provider is unknown.
+    """
+    named = [(provider, model), *(read_fallback(one, provider, registry) for one in fallbacks)]
+    return tuple(
+        Target(
+            provider=registry.derive(name, (overrides or {}) if name == provider else {}),
+            model=its_model,
+            max_parallel=registry.max_parallel(name),
+        )
+        for name, its_model in named
+    )
+
+
+def read_fallback(fallback: Fallback, provider: str, registry: ProviderRegistry) -> tuple[str, str]:
+    """Return the provider and the model that a fallback of ``provider`` names.
+
+    What stands before the first slash is a provider where one is called so: names of models have
+    slashes too (``meta-llama/llama-3.3-70b``).
+    """
+    if isinstance(fallback, Mapping):
+        return fallback.get("provider") or provider, fallback["model"]
+    name, slash, model = fallback.partition("/")
+    # One that is not installed counts too: to say so is better than to ask another for its models.
+    if slash and model and (name in registry.names() or name in OFFICIAL["teff.providers"]):
+        return name, model
+    return provider, fallback
+
+
+def may_fall_back(error: ProviderError) -> bool:
+    """Say whether another model may be asked after ``error``.
+
+    Not after 400, 401 and 403, which say that the request or the key is wrong, and not after a
+    content filter: what one service refuses to read is not handed to the next without a word.
+    """
+    return error.status not in _NOT_CURED_BY_ANOTHER and "content_filter" not in error.body
+
+
+def is_empty(reply: ChatReply) -> bool:
+    """Say whether a reply holds nothing: no text and no call of a tool."""
+    return not reply.text.strip() and not reply.tool_calls

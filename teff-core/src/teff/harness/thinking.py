@@ -1,0 +1,78 @@
+"""The marks that models put around their thinking, known in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["THINKING_MARK", "THINKING_MARKS", "is_opening", "without_thinking"]
+
+_NAMES: Final = (
+    "think",
+    "thinking",
+    "thought",
+    "thoughts",
+    "reason",
+    "reasoning",
+    "reflection",
+    "scratchpad",
+    "analysis",
+    "rationale",
+)
+
+#: Openings and closings in lower case, each as it is written without a space before its end.
+THINKING_MARKS: Final[tuple[str, ...]] = (
+    *(f"<{name}>" for name in _NAMES),
+    *(f"</{name}>" for name in _NAMES),
+    "[think]",
+    "[/think]",
+    "\u25c1think\u25b7",
+    "\u25c1/think\u25b7",
+    "<seed:think>",
+    "</seed:think>",
+    "<|begin_of_thought|>",
+    "<|end_of_thought|>",
+    "<|thought_start|>",
+    "<|thought_end|>",
+    "<|start_thinking|>",
+    "<|end_thinking|>",
+)
+
+#: Matches any of the marks, in any case; `is_opening` says which of both it is.
+THINKING_MARK: Final = re.compile(
+    rf"</?(?:{'|'.join(sorted(_NAMES, reverse=True))}|seed:think)\s?>|\[/?THINK\]"
+    r"|\u25c1/?think\u25b7"
+    r"|<\|(?:(?:begin|end)_of_thought|thought_(?:start|end)|(?:start|end)_thinking)\|>",
+    re.IGNORECASE,
+)
+
+
+def is_opening(mark: str) -> bool:
+    """Say whether a thinking mark opens a thinking part; else it closes one."""
+    return mark[1] != "/" and "end" not in mark.lower()
+
+
+def without_thinking(text: str) -> str:
+    """Return a text without its thinking parts.
+
+    What follows an opening that is never closed is thinking, and so is all that stands before a
+    closing without an opening: that was in the prompt.
+
+    >>> without_thinking("<think>Hm.</think>It is 3.")
+    'It is 3.'
+    """
+    kept: list[str] = []
+    position = depth = 0
+    for mark in THINKING_MARK.finditer(text):
+        if depth == 0:
+            kept.append(text[position : mark.start()])
+        if is_opening(mark.group()):
+            depth += 1
+        elif depth == 0:
+            kept.clear()
+        else:
+            depth -= 1
+        position = mark.end()
+    if depth == 0:
+        kept.append(text[position:])
+    return "".join(kept)
