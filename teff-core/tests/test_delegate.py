@@ -11,9 +11,10 @@ import pytest
 
 from teff.checkpoint import MemoryCheckpointer
 from teff.errors import ConfigError, GraphInterrupt, ProviderError, StateError, WorkflowError
-from teff.flow import AgentRole, Flow
+from teff.flow import AgentRole, AgentTool, Flow
 from teff.graph import Graph
-from teff.messages import ModelUsage, ToolCall, message_text
+from teff.harness import MemoryReplyCache
+from teff.messages import ModelUsage, ToolCall, message_text, user
 from teff.node import LLM, Delegate, ExecContext, default_registry
 from teff.node.delegation import SubAgent, allow, block, replace, steps_record
 from teff.provider import ChatReply
@@ -800,10 +801,46 @@ def test_the_record_is_the_fold_of_the_events() -> None:
     }
 
 
-def test_a_model_that_answers_under_another_name_counts_under_it_in_events_and_record() -> None:
-    run = Run([ChatReply(text="Hello.", model="m-2026-01")], agents(a=Seen()))
-    assert list(run.record["tokens"]["by_model"]) == ["scripted/m-2026-01"]
+def test_a_model_that_answers_under_another_name_counts_under_the_name_that_was_asked() -> None:
+    answers = [task("a"), ChatReply(text="Done.", model="m-2026-01"), ChatReply(text="Hello.")]
+    asks = {"a": {"description": "A.", "node": LLM(input_key="input")}}
+    run = Run(answers, asks)
+    assert list(run.record["tokens"]["by_model"]) == ["scripted/m"]
+    assert run.record["tokens"]["by_model"] == run.result.usage.by_model
     assert steps_record(run.events, "lead/1")["tokens"] == run.record["tokens"]
+
+
+def test_what_tools_ask_models_is_counted_too() -> None:
+    tool = AgentTool(LLM(input_key="input"), name="look_up", description="Looks up.")
+    script = [call_tool("look_up", {"message": "x"}), "found", task("a"), "said", "ok"]
+    asks = {"a": {"description": "A.", "node": LLM(input_key="input")}}
+    run = Run(script, asks, tools=[tool], use_tools="all")
+    assert run.record["tokens"]["model_calls"] == run.result.usage.model_calls == 5
+    assert steps_record(run.events, "lead/1")["tokens"] == run.record["tokens"]
+
+
+def test_an_answer_from_the_cache_costs_nothing_again() -> None:
+    cache = MemoryReplyCache()
+    Run(["Hello."], agents(a=Seen()), cache=cache)
+    again = Run([], agents(a=Seen()), cache=cache)
+    assert (again.result["output"], again.record["tokens"]["model_calls"]) == ("Hello.", 0)
+    assert steps_record(again.events, "lead/1")["tokens"] == again.record["tokens"]
+
+
+def test_what_was_asked_before_a_pause_is_in_the_record() -> None:
+    async def human(ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+        await ctx.llm("m", [user("first")])
+        return {"output": await ctx.interrupt("ok", "Is it?")}
+
+    flow = Flow(providers={"p": ScriptedProvider([task("a"), "x", "end"])}, default_provider="p")
+    node = Delegate(agents={"a": {"description": "A.", "node": human}}, model="m")
+    graph = flow.step(node).compile()
+    where: dict[str, Any] = {"checkpointer": MemoryCheckpointer(), "checkpoint_id": "r"}
+    with pytest.raises(GraphInterrupt):
+        asyncio.run(graph.run({"input": "go"}, **where))
+    result = asyncio.run(graph.run(resume={"ok": "yes"}, **where))
+    assert result["output_steps"]["tokens"]["by_model"] == result.usage.by_model
+    assert result.usage.model_calls == 3
 
 
 def test_an_agent_that_stopped_at_its_own_bound_does_not_stop_the_run() -> None:

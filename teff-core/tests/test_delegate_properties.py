@@ -202,7 +202,10 @@ def test_any_replies_come_to_an_end_within_the_bounds(
     assert (result.stop_reason == "max_delegations") == record["max_delegations_reached"]
     assert result["output_forced"] == record["max_delegations_reached"]
     assert isinstance(result["output"], str)
-    assert result["messages"][-1] == {"role": "assistant", "content": result["output"]}
+    if result["output"].strip():
+        assert result["messages"][-1] == {"role": "assistant", "content": result["output"]}
+    else:  # nothing was said
+        assert result["messages"][-1]["role"] == "user"
     for name in AGENTS:
         given_to = sum(c["tool_name"] == f"delegate_to_{name}" for c in record["tool_calls"])
         assert options["per_agent"] is None or given_to <= options["per_agent"]

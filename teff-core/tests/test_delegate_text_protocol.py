@@ -54,6 +54,14 @@ TOOLS = [BILLING, REVIEWER, ADD]
         "OBSERVATION: yes\nFINAL_ANSWER: Yes.",
         'THOUGHT: why\nACTION: billing\nACTION_INPUT: {"message": "Paid?"}\nFINAL_ANSWER: Yes.',
         'THOUGHT\uff1awhy\nACTION\uff1abilling\nACTION_INPUT\uff1a{"message": "Paid?"}',
+        'THOUGHT: why\nACTION: delegate_to_billing(message="Paid?")',
+        'THOUGHT: why\nACTION: billing("Paid?")',
+        "THOUGHT: why\nACTION: billing(Paid?)",
+        'THOUGHT: why\nACTION: {"action": "billing", "action_input": {"message": "Paid?"}}',
+        'THOUGHT: why\nACTION:\n```json\n{"action": "billing", "action_input": "Paid?"}\n```',
+        'THOUGHT: why\nACTION: billing\nACTION_INPUT: {"message": "Paid?",}',
+        "THOUGHT: why\n- ACTION: billing\n- ACTION_INPUT: Paid?",
+        "<thinking>hm</thinking>THOUGHT: why\nACTION: billing\nACTION_INPUT: Paid?",
         'THOUGHT: why\r\nACTION: billing\r\nACTION_INPUT: {"message": "Paid?"}\r\n',
     ],
 )
@@ -83,6 +91,7 @@ def test_a_task_is_read_however_it_is_written(text: str) -> None:
         ("FINAL_ANSWER: 42\nOBSERVATION: so it is", "42"),
         ("ACTION: none\nFINAL_ANSWER: 42", "42"),
         ("**FINAL_ANSWER:** 42", "42"),
+        ("ACTION: Final Answer\nACTION_INPUT: 42", "42"),
     ],
 )
 def test_an_answer_is_read(text: str, answer: str) -> None:
@@ -100,6 +109,53 @@ def test_several_actions_are_several_calls() -> None:
         ("add", {"a": 1, "b": 2}),
     ]
     assert len({call.id for call in calls}) == 2
+
+
+def test_a_name_of_several_words_is_known_and_a_sentence_is_no_name() -> None:
+    (call,) = read_text("ACTION: Code Reviewer\nACTION_INPUT: this", TOOLS).calls
+    assert (call.name, call.arguments) == ("delegate_to_code_reviewer", {"message": "this"})
+    text = "ACTION: I will ask billing\nACTION: billing\nACTION_INPUT: this"
+    unclear, clear = read_text(text, TOOLS).calls
+    assert "there is no 'I will ask billing'" in unclear.error
+    assert (clear.name, clear.error) == ("delegate_to_billing", "")
+
+
+def test_labels_within_an_input_are_a_part_of_it() -> None:
+    text = 'ACTION: billing\nACTION_INPUT: {"message": "do\nACTION: add\nnow"}\nFINAL_ANSWER: x'
+    (call,) = read_text(text, TOOLS).calls
+    assert call.arguments == {"message": "do\nACTION: add\nnow"}
+
+
+def test_a_list_of_actions_is_several_calls() -> None:
+    text = (
+        'ACTION: [{"action": "billing", "action_input": "one"}, '
+        '{"action": "add", "action_input": {"a": 1, "b": 2}}]'
+    )
+    assert [call.name for call in read_text(text, TOOLS).calls] == ["delegate_to_billing", "add"]
+    (unknown,) = read_text('ACTION: {"action": "nobody", "action_input": {}}', TOOLS).calls
+    assert "there is no 'nobody'" in unknown.error
+
+
+def test_arguments_in_brackets_are_bound_in_their_order() -> None:
+    (call,) = read_text("ACTION: add(1, 2)", TOOLS).calls
+    assert (call.arguments, call.error) == ({"a": 1, "b": 2}, "")
+    (wrong,) = read_text("ACTION: add(1, 2, 3)", TOOLS).calls
+    assert "no JSON object" in wrong.error
+
+
+def test_calls_have_the_same_ids_whenever_a_reply_is_read() -> None:
+    for text in ('{"name": "billing", "arguments": {"message": "x"}}', "ACTION: billing(x)"):
+        first, again = (read_text(text, TOOLS, number=2).calls for _ in range(2))
+        assert [call.id for call in first] == [call.id for call in again] == ["call_2_1"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["ACTION: x y z\n", "ACTION: a,b\n", "ACTION: billing\nACTION_INPUT: {", "<think>"]
+)
+def test_a_megabyte_of_labels_is_read(piece: str) -> None:
+    said = read_text(piece * (1_000_000 // len(piece)), TOOLS)
+    assert said.answer is None
+    assert len(said.calls) <= 64
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def shows(key: str) -> LLM:
     return LLM(prompt=f"{{{key}}}", output_key="text")
 
 
-AGENTS = {
+AGENTS: dict[str, tuple[dict[str, Any], str]] = {
     "node": ({"node": shows("plan")}, "in 'desk': node 'writer' reads"),
     "flow": (
         {"flow": Flow().step(shows("plan"), "show")},

@@ -311,7 +311,7 @@ def test_a_call_goes_on_counting_after_a_resume(limits: Any, calls: int) -> None
 
 
 def test_tool_calls_of_a_part_are_kept_over_a_resume() -> None:
-    llm = {"prompt": "x", "use_tools": ["look"]}
+    llm: dict[str, Any] = {"prompt": "x", "use_tools": ["look"]}
     inner = Flow().llm(**llm, output_key="a").step(pausing("go")).llm(**llm, output_key="b")
     replies = [call_tool("look", {"word": "a"}), "A", call_tool("look", {"word": "b"}), "B"]
     graph = flow_on(*replies).add_flow(inner, limits={"max_tool_calls": 1}).compile()

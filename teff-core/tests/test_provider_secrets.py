@@ -11,9 +11,11 @@ import asyncio
 import html
 import json
 import logging
+import socket
 import traceback
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -46,7 +48,7 @@ FORMS = [
 class Plain:
     """The least provider on top of `HttpClient`."""
 
-    base_url: str
+    base_url: str = attrs.field(repr=False)
     name: str = "plain"
     api_key_env: str = ""
     api_key: Callable[[], str] | None = attrs.field(default=None, repr=False)
@@ -62,13 +64,21 @@ class Plain:
         return {**self.headers, **({"X-Api-Key": key} if key else {})}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        data = await self.http.post_json(self.base_url, {}, headers=self._headers(), timeout=2.0)
+        data = await self.http.post_json(
+            self.base_url,
+            dict(request.options),
+            headers=self._headers(),
+            timeout=request.timeout or 2.0,
+        )
         raise self.http.error(f"sent a reply that cannot be read: {data}", model="m")
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         parser = SseParser()
         async with self.http.stream(
-            self.base_url, {}, headers=self._headers(), timeout=2.0
+            self.base_url,
+            dict(request.options),
+            headers=self._headers(),
+            timeout=request.timeout or 2.0,
         ) as reply:
             while (events := await reply.read(parser)) is not None:
                 for event in events:
@@ -171,7 +181,7 @@ async def run(provider: Provider, *, stream: bool) -> None:
     events: list[StreamEvent] = []
     tracer = RunTracer()
     flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
-    graph = flow.llm(prompt="Hi", stream=stream, max_retries=0).compile()
+    graph = flow.llm(prompt="Hi", stream=stream, http_max_retries=0).compile()
     try:
         await graph.run(tracer=tracer, emit=events.append)
     finally:
@@ -268,3 +278,123 @@ def test_a_key_is_in_nothing_that_a_refused_call_leaves(
     monkeypatch.setenv("MY_KEY", KEY)
     for error in asyncio.run(main()):
         assert_hidden_in(error)
+
+
+# --- Calls that never get an answer --------------------------------------------------------------
+
+NO_WAY = [
+    "refused",
+    "no such name",
+    "wrong proxy",
+    "refusing proxy",
+    "no tls",
+    "hanging",
+    "not json",
+]
+
+
+@pytest.fixture(params=["variable", "function", "headers", "address"])
+def with_key(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], dict[str, Any]]:
+    """Return what makes the options of a provider at a URL, with the key in one of its places."""
+    monkeypatch.setenv("MY_KEY", KEY)
+
+    def options(url: str) -> dict[str, Any]:
+        if request.param == "address":
+            scheme, _, rest = url.partition("://")
+            return {"base_url": f"{scheme}://me:{quote(KEY, safe='')}@{rest}"}
+        given: dict[str, dict[str, Any]] = {
+            "variable": {"api_key_env": "MY_KEY"},
+            "function": {"api_key": lambda: KEY},
+            "headers": {"headers": {"X-Secret": KEY}},
+        }
+        return {"base_url": url, **given[request.param]}
+
+    return options
+
+
+def way_to_fail(case: str, url: str, environment: pytest.MonkeyPatch) -> str:
+    """Prepare a failure, and return the address to ask."""
+    if case == "no such name":
+
+        def unknown(*args: object, **options: object) -> None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        environment.setattr(socket, "getaddrinfo", unknown)
+        return "http://nowhere.teff.test/v1"
+    if case in ("wrong proxy", "refusing proxy"):
+        at = "127.0.0.1:1" if case == "wrong proxy" else url.removeprefix("http://")
+        environment.setenv("HTTPS_PROXY", f"http://me:{quote(KEY, safe='')}@{at}")
+        return "https://api.teff.test/v1"
+    return {"refused": "http://127.0.0.1:1", "no tls": url.replace("http", "https")}.get(case, url)
+
+
+@pytest.mark.parametrize("case", NO_WAY)
+def test_a_key_is_in_nothing_that_an_unanswered_call_leaves(
+    case: str,
+    kind: str,
+    with_key: Callable[[str], dict[str, Any]],
+    watched: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> list[BaseException]:
+        hanging = Answer(chunks=[], then="hang")
+        refusing = json_answer({"key": KEY}, status=407, headers=ECHOES)
+        async with ReplayServer(hanging if case == "hanging" else refusing) as server:
+            options = with_key(way_to_fail(case, server.url, monkeypatch))
+            monkeypatch.setattr(f"{__name__}.REQUEST", attrs.evolve(REQUEST, timeout=0.05))
+            if case == "not json":
+                bad = attrs.evolve(REQUEST, options={"temperature": float("nan")})
+                monkeypatch.setattr(f"{__name__}.REQUEST", bad)
+            return await failures(lambda: make(kind, **options), runs=case == "refused")
+
+    for error in asyncio.run(main()):
+        assert_hidden_in(error)
+        assert_hidden_in_variables(error)
+
+
+def assert_hidden_in_variables(error: BaseException) -> None:
+    """Look into the variables of the frames, which some tools show with a traceback."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    assert_hidden(*shown.format())
+
+
+@pytest.mark.parametrize("moment", [0, 1, 3, 10, 40])
+def test_a_key_is_in_nothing_that_a_cancelled_call_leaves(
+    moment: int, kind: str, with_key: Callable[[str], dict[str, Any]], watched: None
+) -> None:
+    async def main() -> list[BaseException]:
+        found: list[BaseException] = []
+        async with ReplayServer(Answer(chunks=[], then="hang")) as server:
+            provider = make(kind, **with_key(server.url))
+            for ask in (provider.chat(REQUEST), anext(aiter(provider.stream(REQUEST)))):
+                task = asyncio.ensure_future(ask)
+                for _ in range(moment):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError) as info:
+                    await task
+                found.append(info.value)
+            await provider.aclose()
+        return found
+
+    for error in asyncio.run(main()):
+        assert_hidden_in(error)
+        assert_hidden_in_variables(error)
+
+
+@pytest.mark.parametrize("key", ["", f"{KEY}\n{KEY}", f"“{KEY}”", 7])
+def test_a_key_that_cannot_be_sent_is_refused_unseen(
+    key: Any, kind: str, watched: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", str(key))
+    sources: list[dict[str, Any]] = [{"api_key": lambda: key}]
+    if key != 7:
+        sources.append({"api_key_env": "MY_KEY"})
+    for source in sources:
+        options = {"base_url": "http://127.0.0.1:1", **source}
+        for error in asyncio.run(failures(partial(make, kind, **options))):
+            assert isinstance(error, ConfigError)
+            assert_hidden_in(error)
+            assert_hidden_in_variables(error)

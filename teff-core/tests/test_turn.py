@@ -384,21 +384,26 @@ def test_a_limit_is_a_result_and_the_next_message_goes_on_from_there() -> None:
     assert later.state["messages"] == [user("hi"), user("hi"), assistant("done")]
 
 
-def test_calls_that_a_limit_left_open_are_taken_out_of_the_conversation() -> None:
+def test_calls_that_a_limit_left_open_are_told_to_the_model_as_interrupted() -> None:
     def clock() -> str:
         """Tell the time."""
         return "noon"
 
     script: list[Any] = [call_tool("clock"), "It is noon."]
-    flow = Flow("f", providers={"p": ScriptedProvider(script)}, default_provider="p")
+    provider = ScriptedProvider(script)
+    flow = Flow("f", providers={"p": provider}, default_provider="p")
     chat = Chat(flow.harness("m", use_tools="all", id="a").compile(), tools=[clock])
     assert chat.say("the time?", limits=Limits(max_steps=1)).stop_reason == "max_steps"
     later = chat.say("well?")
     assert later.reply == "It is noon."
-    assert later.state["messages"] == [
-        user("the time?"),
-        user("well?"),
-        assistant("It is noon."),
+    roles = [message["role"] for message in provider.requests[1].messages]
+    assert roles == ["user", "assistant", "tool", "user"]
+    assert "interrupted" in str(provider.requests[1].messages[2]["content"])
+    assert [message["role"] for message in later.state["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
     ]
 
 

@@ -354,9 +354,11 @@ def test_fault_34_the_text_beside_the_reason_is_read() -> None:
 
 
 def test_fault_35_an_empty_conversation_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(ProviderError, match="no messages") as info:
-        chat(ANSWER, ChatRequest(model="m", messages=[]))
-    assert info.value.permanent
+    nothing: list[list[Any]] = [[], [assistant("")]]
+    for messages in nothing:
+        with pytest.raises(ProviderError, match="no messages") as info:
+            chat(ANSWER, ChatRequest(model="m", messages=messages))
+        assert info.value.permanent
 
 
 # Usage.

@@ -60,12 +60,14 @@ def test_a_key_goes_only_to_whom_it_belongs(monkeypatch: pytest.MonkeyPatch) -> 
     assert authorization(monkeypatch, api_key=lambda: CANARY) == f"Bearer {CANARY}"
     bare = {"api_key_env": "MY_KEY", "auth_header": "api-key", "auth_prefix": ""}
     assert authorization(monkeypatch, **bare) == CANARY
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     headers = OpenAIProvider()._call(REQUEST)["headers"]
     assert headers == {"Authorization": "Bearer sk-of-openai-itself"}
 
 
 def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY is not set"):
         asyncio.run(OpenAIProvider().chat(REQUEST))
     with pytest.raises(ConfigError, match="MY_MISSING_KEY is not set"):

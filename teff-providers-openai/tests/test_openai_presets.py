@@ -26,6 +26,7 @@ REQUEST = ChatRequest(model="m", messages=[user("Hi")])
 ANSWER = json_answer({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]})
 CANARY = "sk-canary-0123456789"
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+README = PROJECT.with_name("README.md")
 WITH_KEY = sorted(name for name, preset in PRESETS.items() if preset.api_key_env)
 LOCAL = sorted(set(PRESETS) - set(WITH_KEY))
 
@@ -73,6 +74,7 @@ def test_a_preset_takes_the_options_of_its_type() -> None:
         ({"type": "groq", "preset": "mistral"}, "unknown option 'preset'"),
         ({"type": "groq", "quirks": {"json_shema": True}}, "Did you mean 'json_schema'"),
         ({"type": "groq", "quirks": {"choices": "regex"}}, "must be one of 'json_schema'"),
+        ({"type": "groq", "quirks": {"fixed_sampling": "("}}, "no regular expression"),
         ({"type": "openai", "preset": "grok"}, "unknown preset 'grok'. Did you mean 'groq'"),
         ({"type": "openai", "preset": "azure"}, "needs a base_url: the preset 'azure' has none"),
     ],
@@ -189,6 +191,31 @@ def test_every_preset_says_where_it_is_documented() -> None:
     for name, preset in PRESETS.items():
         assert preset.name == name
         assert preset.source.startswith("https://")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading of the README, without its two first lines."""
+    text = (
+        README.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    )
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_the_readme_has_a_row_for_each_preset() -> None:
+    shown = [(name, url, key) for name, url, key, _ in rows("Presets")]
+    assert shown == [
+        (name, preset.base_url or "your `endpoint", preset.api_key_env)
+        for name, preset in PRESETS.items()
+    ]
+
+
+def test_the_readme_has_a_row_for_each_quirk_with_what_most_servers_want() -> None:
+    shown = {name: usual.partition("`")[0] for name, usual, _ in rows("Quirks")}
+    assert shown == {
+        name: {True: "true", False: "false", "": '""'}.get(value, value)
+        for name, value in attrs.asdict(COMPATIBLE).items()
+    }
 
 
 def models(answer: Any, **options: Any) -> list[tuple[str, str]]:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from teff.errors import ProviderError
 from teff.messages import ToolCall, assistant, tool_result, user
-from teff.provider.protocol import ChatReply, ChatRequest, ToolSpec
+from teff.provider.protocol import ChatReply, ChatRequest
 from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
-from teff_providers_openai import OpenAIProvider, Quirks
+from teff_providers_openai import PRESETS, OpenAIProvider, Quirks
 from teff_providers_openai.history import wire_messages
 from teff_providers_openai.quirks import COMPATIBLE
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])
-TOOL = ToolSpec(name="now")
+OPENAI = "https://api.openai.com/v1"
 
 
 def sent(request: ChatRequest, *, stream: bool = False, **options: Any) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def test_the_result_of_a_tool_says_its_name_where_the_server_wants_it() -> None:
 )
 def test_models_that_refuse_sampling_settings_get_none(model: str, takes: bool) -> None:
     request = attrs.evolve(REQUEST, model=model, temperature=0.0, stop=["\n"])
-    body = sent(request, base_url=None)
+    body = sent(request, base_url=OPENAI)
     assert ("temperature" in body, "stop" in body) == (takes, takes)
     assert "temperature" in sent(request)
-    assert sent(request, base_url=None, options={"temperature": 1})["temperature"] == 1
+    assert sent(request, base_url=OPENAI, options={"temperature": 1})["temperature"] == 1
 
 
 def test_stream_options_are_sent_in_streams_only() -> None:
@@ -246,3 +246,19 @@ def test_the_older_form_of_a_call_is_one(stream: bool) -> None:
 def test_a_null_form_of_the_older_call_is_none() -> None:
     reply = answered(whole(content="a", function_call=None, tool_calls=None))
     assert (reply.text, reply.tool_calls) == ("a", [])
+
+
+def test_unknown_fields_of_a_call_do_not_go_to_a_server_that_refuses_them() -> None:
+    stored = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "abc123XYZ", "name": "add", "args": {}, "extra": {"extra_content": {"s": 1}}}
+        ],
+    }
+    wire = {
+        name: wire_messages([stored], PRESETS[name].quirks.over(COMPATIBLE))[0]["tool_calls"][0]
+        for name in ("gemini", "mistral")
+    }
+    assert wire["gemini"]["extra_content"] == {"s": 1}
+    assert set(wire["mistral"]) == {"id", "type", "function"}

@@ -91,7 +91,7 @@ def test_options_cannot_replace_the_question() -> None:
 
 
 def test_openai_itself_gets_the_newer_name_of_the_token_limit() -> None:
-    quirks = OpenAIProvider()._quirks
+    quirks = OpenAIProvider(base_url="https://api.openai.com/v1")._quirks
     assert quirks.max_tokens_field == "max_completion_tokens"
     body = sent(attrs.evolve(REQUEST, max_tokens=8), quirks=quirks)
     assert body["max_completion_tokens"] == 8

@@ -43,7 +43,9 @@ def _message(message: Mapping[str, Any], quirks: Quirks) -> dict[str, Any]:
             wire[quirks.reasoning_field] = message["thinking"]
         if calls := message.get("tool_calls"):
             wire["content"] = content or (None if quirks.null_content else "")
-            wire["tool_calls"] = [to_wire(call) for call in calls]
+            wire["tool_calls"] = [
+                to_wire(call, with_extra=bool(quirks.call_fields)) for call in calls
+            ]
             if quirks.reasoning_details:
                 wire |= message_fields(calls)
     return wire

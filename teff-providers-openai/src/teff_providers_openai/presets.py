@@ -119,7 +119,9 @@ _PRESETS = (
         source="https://docs.mistral.ai/api/endpoint/chat",
         api_key_env="MISTRAL_API_KEY",
         # Fields that it does not know are refused, and counts come in its streams unasked.
-        quirks=Quirks(stream_usage=False, null_content=False, short_call_ids=True),
+        quirks=Quirks(
+            stream_usage=False, null_content=False, short_call_ids=True, call_fields=False
+        ),
     ),
     Preset(
         name="groq",

@@ -208,11 +208,11 @@ class OpenAIProvider:
         return model
 
     def _body(self, request: ChatRequest, *, stream: bool) -> dict[str, Any]:
-        if not request.messages:
+        body = request_body(request, quirks=self._quirks, options=self.options, stream=stream)
+        if not body["messages"]:
             raise self._http.error(
                 "cannot be asked: there are no messages.", model=request.model, permanent=True
             )
-        body = request_body(request, quirks=self._quirks, options=self.options, stream=stream)
         return body | {"model": self._model(request.model)}
 
     def _call(self, request: ChatRequest) -> dict[str, Any]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import attrs
 from attrs.validators import in_, optional
 
 __all__ = ["COMPATIBLE", "Quirks"]
+
+
+def _is_pattern(_: object, field: attrs.Attribute[str], value: str) -> None:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{field.name} is no regular expression: {error}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +50,8 @@ class Quirks:
             that it led to, unchanged.
         short_call_ids: ids of tool calls are nine letters and digits, as templates of Mistral want;
             others are rewritten, a call and its result alike.
+        call_fields: fields of a tool call that the format does not know go back with it, as
+            Gemini wants; False leaves them out for servers that refuse them.
         tool_names: the result of a tool says the tool's name too.
         alternating: turns must alternate between user and assistant.
         fixed_sampling: a pattern (`re.fullmatch`) of models that refuse ``temperature`` and
@@ -71,9 +81,10 @@ class Quirks:
     reasoning_field: str | None = None
     reasoning_details: bool | None = None
     short_call_ids: bool | None = None
+    call_fields: bool | None = None
     tool_names: bool | None = None
     alternating: bool | None = None
-    fixed_sampling: str | None = None
+    fixed_sampling: str | None = attrs.field(default=None, validator=optional(_is_pattern))
 
     def over(self, base: Quirks) -> Quirks:
         """Return ``base`` with what is set here in its place.
@@ -100,6 +111,7 @@ COMPATIBLE = Quirks(
     null_content=True,
     reasoning_field="",
     reasoning_details=False,
+    call_fields=True,
     short_call_ids=False,
     tool_names=False,
     alternating=False,

@@ -90,8 +90,7 @@ class ReplyBuilder:
             UnreadableReply: it is none, or says that the model failed.
         """
         self._model = as_text(data.get("model")) or self._model
-        usage = as_mapping(data.get("usage"))
-        if usage:
+        if usage := as_mapping(data.get("usage")):
             # Counts are of the whole answer so far: the last ones count.
             self._usage = read_usage(
                 usage.get("prompt_tokens"),
@@ -136,27 +135,41 @@ class ReplyBuilder:
 
     def _take(self, choice: Mapping[str, Any]) -> tuple[str, str]:
         delta = as_mapping(choice.get("delta")) or as_mapping(choice.get("message"))
-        text = content_text(delta.get("content"))
-        if refusal := as_text(delta.get("refusal")):
-            self._refused = True
-            text += refusal
-        thinking = read_reasoning(delta)
+        content, thinking = delta.get("content"), ""
+        # Most pieces have a word of the text and nothing else.
+        if isinstance(content, str) and len(delta) == 1:
+            text = content
+        else:
+            thinking = read_reasoning(delta)
+            text = content_text(content) + self._take_rest(delta)
         self._text.append(text)
-        self._thinking.append(thinking)
+        if thinking:
+            self._thinking.append(thinking)
+        if reason := choice.get("finish_reason"):
+            self._finish(reason, choice)
+        return text, thinking
+
+    def _take_rest(self, delta: Mapping[str, Any]) -> str:
+        """Take in what is neither text nor reasoning, and return the words of a refusal."""
         if details := delta.get("reasoning_details"):
             self._details.add(details)
         self._calls.add(delta.get("tool_calls"))
         if call := as_mapping(delta.get("function_call")):
             # The older form of a call, of which there is one at most.
             self._calls.add([{"function": call}])
-        if reason := as_text(choice.get("finish_reason")):
-            self._finish_reason = reason
-            self.is_whole = True
+        refusal = as_text(delta.get("refusal"))
+        self._refused = self._refused or bool(refusal)
+        return refusal
+
+    def _finish(self, reason: object, choice: Mapping[str, Any]) -> None:
+        if not isinstance(reason, str):
+            return
+        self._finish_reason = reason
+        self.is_whole = True
         if reason == "error":
             found = error_in(choice)
             words = found[0] if found else ""
             raise UnreadableReply(f"the model failed: {shorten(words) or 'no reason is given'}")
-        return text, thinking
 
 
 def _first_choice(choices: object) -> Mapping[str, Any]:

@@ -182,14 +182,19 @@ def message_fields(stored: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def to_wire(stored: Mapping[str, Any]) -> dict[str, Any]:
+def to_wire(stored: Mapping[str, Any], *, with_extra: bool = True) -> dict[str, Any]:
     """Write a stored call in the form of the format: arguments as JSON text, unknown fields back.
+
+    Args:
+        stored: the call in the stored form of `teff.messages.ToolCall`.
+        with_extra: whether the fields go back that the format does not know.
 
     >>> to_wire({"id": "a", "name": "add", "args": {"x": 1}})["function"]
     {'name': 'add', 'arguments': '{"x": 1}'}
     """
     call = ToolCall.from_json(stored)
-    extra = {name: value for name, value in call.extra.items() if name != _OF_MESSAGE}
+    kept = call.extra.items() if with_extra else ()
+    extra = {name: value for name, value in kept if name != _OF_MESSAGE}
     function = as_mapping(extra.pop("function", None))
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
     return {

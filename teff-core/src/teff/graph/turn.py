@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -184,27 +184,11 @@ def _with_message(
     graph: Graph, state: Mapping[str, Any], message: str, messages_key: str
 ) -> dict[str, Any]:
     """Return the state that a turn begins with."""
-    said = _carried_out(conversation(state, messages_key))
+    said = conversation(state, messages_key)
     begun = {**state, messages_key: [*said, user(message)]}
     if graph.schema is None or "input" in graph.schema.keys:
         begun["input"] = message
     return begun
-
-
-def _carried_out(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return a conversation without calls at its end that a turn was left in: servers refuse them."""
-    answered: set[Any] = set()
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if message["role"] == "user":
-            break
-        if message["role"] == "tool":
-            answered.add(message.get("tool_call_id"))
-        elif calls := message.get("tool_calls"):
-            if any(call.get("id") not in answered for call in calls):
-                return messages[:place]
-            break
-    return messages
 
 
 def reply_of(state: Mapping[str, Any], messages_key: str) -> str:

@@ -24,6 +24,7 @@ from teff.harness.trim import estimate_tokens, trim_messages
 from teff.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from teff.harness.decode import Decoded, ToolCallScreen, decode_reply, decode_tool_calls
     from teff.harness.sqlite_cache import SQLiteReplyCache
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "JSON_OBJECT",
     "Asking",
     "CacheOption",
+    "Decoded",
     "Fallback",
     "Harness",
     "HarnessSettings",
@@ -42,10 +44,13 @@ __all__ = [
     "SQLiteReplyCache",
     "StructuredOutput",
     "TokenCallback",
+    "ToolCallScreen",
     "ToolOptions",
     "UseTools",
     "cache_of",
     "checked_fallbacks",
+    "decode_reply",
+    "decode_tool_calls",
     "estimate_tokens",
     "named_tools",
     "offered_tools",
@@ -61,5 +66,15 @@ __all__ = [
 # Hidden from type checkers, which would take every misspelt name for a right one.
 if not TYPE_CHECKING:
     __getattr__ = lazy_names(
-        __name__, globals(), {"teff.harness.sqlite_cache": ("SQLiteReplyCache",)}
+        __name__,
+        globals(),
+        {
+            "teff.harness.decode": (
+                "Decoded",
+                "ToolCallScreen",
+                "decode_reply",
+                "decode_tool_calls",
+            ),
+            "teff.harness.sqlite_cache": ("SQLiteReplyCache",),
+        },
     )

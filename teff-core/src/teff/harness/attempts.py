@@ -174,6 +174,7 @@ class Attempts:
             event = {
                 "provider": target.provider.name,
                 "model": model,
+                "asked": target.name,
                 "prompt_tokens": used.prompt_tokens,
                 "completion_tokens": used.completion_tokens,
                 "total_tokens": used.total,

@@ -11,7 +11,9 @@ import attrs
 from teff.errors import ConfigError, ProviderError
 from teff.harness.attempts import Attempts, ModelCallback, Shown, TokenCallback
 from teff.harness.cache import CacheOption, cache_of
+from teff.harness.decode import ToolCallScreen, decode_reply
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
+from teff.harness.repair import valid_messages
 from teff.harness.retry import RetryPolicy
 from teff.harness.targets import (
     Fallback,
@@ -21,30 +23,13 @@ from teff.harness.targets import (
     may_fall_back,
     targets_of,
 )
+from teff.harness.trim import trim_messages
 from teff.messages import Message
 from teff.plugins.log import warn
 from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
 from teff.runtime import ExecContext
 
 __all__ = ["Harness", "HarnessSettings"]
-
-try:  # TEMPORARY until the modules are there
-    from teff.harness.decode import ToolCallScreen, decode_reply
-except ImportError:
-    ToolCallScreen = lambda names: type(
-        "S", (), {"feed": lambda self, p: p, "close": lambda self: ""}
-    )()
-    decode_reply = lambda text, names, schemas=None: type("D", (), {"calls": [], "text": text})()
-try:
-    from teff.harness.repair import valid_messages
-except ImportError:
-    valid_messages = lambda m, alternating=False: type(
-        "R", (), {"messages": list(m), "warnings": ()}
-    )()
-try:
-    from teff.harness.trim import trim_messages
-except ImportError:
-    trim_messages = lambda m, **k: list(m)
 
 
 class HarnessSettings(TypedDict, total=False):
@@ -58,6 +43,8 @@ class HarnessSettings(TypedDict, total=False):
     max_tokens: int | None
     #: Seconds for a call, for a stream between two events; None is the provider's.
     timeout: float | None
+    #: Seconds for a whole call, a stream too, however lively it is; None sets no end.
+    deadline: float | None
     #: Settings of the provider, sent as they are.
     options: Mapping[str, Any]
     #: How often a call that failed for a passing reason is tried again; 2 by default.
@@ -223,17 +210,11 @@ class Harness:
             ConfigError: there are no messages, or tools for a provider that has no tool calls.
             LimitSignal: the run may make no further call.
         """
-        if not messages:
-            raise ConfigError(f"{self._ctx.node_id!r} has no message to send to the model.")
         self._check_tools(tools)
         own = self._settings
         draft = ChatRequest(
             model=self.first.model,
-            messages=trim_messages(
-                messages,
-                max_tokens=own.get("max_context_tokens"),
-                max_messages=own.get("max_context_messages"),
-            ),
+            messages=self._conversation(messages, tools),
             tools=tools,
             choices=choices,
             json_schema=json_schema,
@@ -241,6 +222,7 @@ class Harness:
             max_tokens=max_tokens or self.max_tokens,
             stop=stop,
             timeout=own.get("timeout"),
+            deadline=own.get("deadline"),
             options={**(own.get("options") or {}), **(options or {})},
         )
         attempts = self._attempts(draft, stream=stream, on_token=on_token)
@@ -251,6 +233,24 @@ class Harness:
         digest = request_digest(self._request(self.first, draft))
         key = f"llm:{digest}:{self._ctx.number(f'llm:{digest}')}"
         return reply_from_json(await self._ctx.once(key, ask))
+
+    def _conversation(
+        self, messages: Sequence[Message | Mapping[str, Any]], tools: Sequence[ToolSpec]
+    ) -> list[Message | Mapping[str, Any]]:
+        """Return what is sent of a conversation: made valid, and cut to the settings."""
+        repaired = valid_messages(messages)
+        for sentence in repaired.warnings:
+            if sentence not in self._ctx.run.warned:  # a hole that is stored is found at each call
+                self._ctx.run.warned.add(sentence)
+                warn(f"{self._ctx.node_id}: {sentence}", node=self._ctx.node_id)
+        if not repaired.messages:
+            raise ConfigError(f"{self._ctx.node_id!r} has no message to send to the model.")
+        return trim_messages(
+            repaired.messages,
+            max_tokens=self._settings.get("max_context_tokens"),
+            max_messages=self._settings.get("max_context_messages"),
+            tools=tools,
+        )
 
     async def _ask(self, draft: ChatRequest, attempts: Attempts) -> dict[str, Any]:
         """Ask one target after the other; return the answer as the journal keeps it."""
@@ -290,13 +290,13 @@ class Harness:
         """Return what ``target`` is asked: what it cannot enforce is left out."""
         able = target.provider.capabilities
         takes_schema = able.json_schema and (able.schema_with_tools or not draft.tools)
-        repaired = valid_messages(draft.messages, alternating=able.alternating)
-        for sentence in repaired.warnings:
-            warn(f"{self._ctx.node_id}: {sentence}", node=self._ctx.node_id, model=target.name)
+        messages = draft.messages
+        if able.alternating:
+            messages = valid_messages(messages, alternating=True).messages
         return attrs.evolve(
             draft,
             model=target.model,
-            messages=repaired.messages,
+            messages=messages,
             json_schema=draft.json_schema if takes_schema else None,
         )
 

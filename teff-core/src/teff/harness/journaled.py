@@ -46,5 +46,10 @@ def request_digest(request: ChatRequest) -> str:
 
 
 def request_as_json(request: ChatRequest) -> str:
-    """Return the whole of a request as JSON, for a digest: what is no JSON stands as its ``repr``."""
-    return json.dumps(attrs.asdict(request), sort_keys=True, default=repr)
+    """Return what a request asks as JSON, for a digest: what is no JSON stands as its ``repr``.
+
+    How long the answer is waited for is not part of it.
+    """
+    asked = attrs.asdict(request)
+    del asked["timeout"], asked["deadline"]
+    return json.dumps(asked, sort_keys=True, default=repr)

@@ -258,7 +258,8 @@ class Delegate(AssistantNode):
             self.record_key: steps_record(session.events, ctx.path),
         }
         if self.append_reply and self.messages_key:
-            updates[self.messages_key] = Append([*added, assistant(answer.text)])
+            said = [assistant(answer.text)] if answer.text.strip() else []
+            updates[self.messages_key] = Append([*added, *said])
         return updates
 
     def _kept(self, ctx: ExecContext, session: Session) -> dict[str, Any]:

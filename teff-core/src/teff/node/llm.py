@@ -141,7 +141,7 @@ class LLM(AssistantNode):
             ctx, asking, reply, messages, max_retries=self.max_retries, is_draft=is_draft
         )
         updates: dict[str, Any] = {self.output_key: value}
-        if self.append_reply and self.messages_key:
+        if self.append_reply and self.messages_key and reply.text.strip():
             updates[self.messages_key] = Append([assistant(reply.text)])
         return updates
 

@@ -72,6 +72,7 @@ class ModelNode(Node):
         temperature, max_tokens: None leaves them to the server.
         timeout: seconds for a call, for a stream between two events; the provider's where it is
             None.
+        deadline: seconds for a whole call, a stream too, however lively it is; None sets no end.
         http_max_retries: how often a call that failed for a passing reason is tried again.
         max_retry_wait: seconds that are waited at most where the server says how long; beyond,
             there is no further try.
@@ -95,6 +96,9 @@ class ModelNode(Node):
     temperature: float | None = attrs.field(default=None, validator=_at_least(0))
     max_tokens: int | None = attrs.field(default=None, validator=_at_least(1))
     timeout: float | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
+    )
+    deadline: float | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.gt(0))
     )
     http_max_retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
@@ -138,6 +142,7 @@ class ModelNode(Node):
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             timeout=self.timeout,
+            deadline=self.deadline,
             max_retries=self.http_max_retries,
             max_retry_wait=self.max_retry_wait,
             retry_on=self.retry_on,

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from teff.errors import WorkflowError
 from teff.messages import Message, assistant, conversation, last_user_message, user, with_system
 from teff.node.answer_form import AnswerForm, ResponseFormat
 from teff.node.base import options
@@ -70,6 +71,7 @@ class ReActAgent(AssistantNode):
     async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> Mapping[str, Any]:
         """Ask the model once; return the conversation, its answer, and the calls it wants."""
         history = conversation(state, self.messages_key)
+        self._check_carried_out(ctx, state, history)
         added = self._opening(state, history)
         round_key = f"_react_round_{ctx.node_id}"
         within_turn = bool(history) and history[-1].get("role") == "tool"
@@ -94,12 +96,12 @@ class ReActAgent(AssistantNode):
             output, reply = await self._form.settle(
                 ctx, asking, reply, asked, max_retries=_RETRIES, is_draft=is_draft
             )
-        said = assistant(
-            reply.text, reply.tool_calls if calls else (), thinking=reply.thinking if calls else ""
-        )
+        said = [assistant(reply.text, reply.tool_calls, thinking=reply.thinking)] if calls else []
+        if not calls and reply.text.strip():
+            said = [assistant(reply.text)]
         first = calls[0] if calls else {"name": "", "args": {}, "id": ""}
         return {
-            self.messages_key: Append([*added, said]),
+            self.messages_key: Append([*added, *said]),
             self.output_key: output,
             round_key: rounds + 1 if calls else 0,
             "_tool_calls": calls,
@@ -107,6 +109,20 @@ class ReActAgent(AssistantNode):
             "_tool_call_args": first["args"],
             "_tool_call_id": first["id"],
         }
+
+    def _check_carried_out(
+        self,
+        ctx: ExecContext,
+        state: Mapping[str, Any],
+        history: Sequence[Message | Mapping[str, Any]],
+    ) -> None:
+        """Refuse a visit that comes before the calls of the last one were carried out."""
+        waits = state.get(self.tool_call_key) == PENDING and bool(state.get("_tool_calls"))
+        if waits and history and history[-1].get("tool_calls"):
+            raise WorkflowError(
+                f"agent {ctx.node_id!r} was visited again before its tool calls were carried out: "
+                f"lead the edge on {self.tool_call_key}!= to a ToolExec, and from there back."
+            )
 
     def _opening(
         self, state: Mapping[str, Any], history: Sequence[Message | Mapping[str, Any]]

@@ -47,9 +47,20 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
 #: Names that users know, and the distribution that provides each.
 OFFICIAL: Mapping[str, Mapping[str, str]] = {
     "teff.providers": {
+        "azure": "teff-providers-openai",
+        "deepseek": "teff-providers-openai",
+        "gemini": "teff-providers-openai",
+        "groq": "teff-providers-openai",
+        "litellm": "teff-providers-openai",
+        "llamacpp": "teff-providers-openai",
+        "lmstudio": "teff-providers-openai",
         "local": "teff-providers-local",
+        "mistral": "teff-providers-openai",
         "ollama": "teff-providers-ollama",
         "openai": "teff-providers-openai",
+        "openrouter": "teff-providers-openai",
+        "together": "teff-providers-openai",
+        "vllm": "teff-providers-openai",
     },
     "teff.tools": {
         "fetch_url": "teff-tools-web",

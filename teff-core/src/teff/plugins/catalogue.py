@@ -153,10 +153,9 @@ class Catalogue:
         if short in official and distribution in ("", official[short]):
             return ConfigError(message, hint=_install_line(short, official[short]))
         nearest = suggest(name, there)
-        if "Did you mean" not in nearest:
-            for candidate, distribution in official.items():
-                if "Did you mean" in (guess := suggest(name, [candidate])):
-                    return ConfigError(message + guess, hint=_install_line(candidate, distribution))
+        if "Did you mean" not in nearest and "Did you mean" in (guess := suggest(name, official)):
+            meant = next(candidate for candidate in official if repr(candidate) in guess)
+            return ConfigError(message + guess, hint=_install_line(meant, official[meant]))
         is_new = group == "teff.tools" and "Did you mean" not in nearest
         return ConfigError(message + nearest, hint=_NEW_TOOL if is_new else "")
 

@@ -27,7 +27,7 @@ from teff.errors import IncompleteStream, ProviderError
 from teff.provider.call import Call
 from teff.provider.keys import RecentSecrets, secret_values, split_credentials
 from teff.provider.log_lines import hide_in_logs
-from teff.provider.pool import ClientPool, http_errors
+from teff.provider.pool import ClientPool, Lease, http_errors
 
 if TYPE_CHECKING:
     import httpx
@@ -159,17 +159,21 @@ class HttpClient:
         del url, headers
         content = call.encode(body)
         clock = _Clock(timeout, deadline)
-        async with self._pool.client_for(call.url) as client:
-            response = await _within(call, _fewer(timeout, deadline), _send(call, client, content))
+        lease, response = await _within(call, _fewer(timeout, deadline), self._begin(call, content))
+        try:
             chunks = response.aiter_bytes()
+            reply = StreamedReply(call, response, chunks, clock)
             try:
-                yield StreamedReply(call, response, chunks, clock)
+                yield reply
             finally:
                 try:
                     if isinstance(chunks, AsyncGenerator):
                         await chunks.aclose()
                 finally:
                     await _close(response)
+            lease.is_clean = reply.has_ended
+        finally:
+            await lease.give_back()
 
     async def aclose(self) -> None:
         """Close the connections that were opened in this event loop. Later calls open new ones."""
@@ -183,13 +187,34 @@ class HttpClient:
         return self._call("", model, None).error(message, permanent=permanent)
 
     async def _exchange(self, call: Call, content: bytes | None) -> dict[str, Any]:
-        async with self._pool.client_for(call.url) as client:
-            response = await _send(call, client, content)
+        lease, response = await self._begin(call, content)
+        try:
             try:
                 received = await _read_whole(call, response.aiter_bytes())
             finally:
                 await _close(response)
+            lease.is_clean = True
+        finally:
+            await lease.give_back()
         return call.json_object(received)
+
+    async def _begin(self, call: Call, content: bytes | None) -> tuple[Lease, httpx.Response]:
+        """Ask, and return the reply, unread, with the lease to give back after it."""
+        lease = await self._pool.lend(call.url)
+        try:
+            response = await _send(call, lease.client, content)
+            if response.status_code < 300:
+                return lease, response
+            try:
+                refusal = await _read_start(call, response)
+            finally:
+                await _close(response)
+            lease.is_clean = True
+        except BaseException:
+            await lease.give_back()
+            raise
+        await lease.give_back()
+        raise call.refused(response.status_code, response.headers, refusal)
 
     def _call(self, url: str, model: str, headers: Mapping[str, str] | None) -> Call:
         url, credentials, secrets = split_credentials(url)
@@ -227,6 +252,7 @@ class StreamedReply:
 
     Attributes:
         content_type: the media type, in lower case and without parameters, or "".
+        has_ended: all of it was read.
     """
 
     def __init__(
@@ -241,7 +267,7 @@ class StreamedReply:
         self._call = call
         self._chunks = chunks
         self._clock = clock
-        self._ended = False
+        self.has_ended = False
         self._http_errors = http_errors(call.provider)
         self._time = asyncio.get_running_loop().time
 
@@ -269,7 +295,7 @@ class StreamedReply:
             raise self._late(seconds, at_deadline=True)
         silent_at = now + seconds
         until = min(silent_at, self._clock.end)
-        while not self._ended:
+        while not self.has_ended:
             failure: ProviderError | None = None
             chunk = None
             try:
@@ -281,7 +307,7 @@ class StreamedReply:
                 failure = self._call.translated(error, in_stream=True)
             if failure is not None:
                 raise failure
-            self._ended = chunk is None
+            self.has_ended = chunk is None
             try:
                 events = parser.close() if chunk is None else parser.feed(chunk)
             except ValueError as error:
@@ -303,6 +329,7 @@ class StreamedReply:
         """
         seconds = min(self._clock.silence, self._clock.end - self._time())
         content = await _within(self._call, seconds, _read_whole(self._call, self._chunks))
+        self.has_ended = True
         return self._call.json_object(content)
 
     async def drain(self) -> None:
@@ -311,6 +338,7 @@ class StreamedReply:
             async with asyncio.timeout(_SECONDS_TO_DRAIN):
                 async for _ in self._chunks:
                     pass
+                self.has_ended = True
 
     def parse(self, text: str) -> dict[str, Any]:
         """Parse one event.
@@ -348,20 +376,13 @@ async def _within(call: Call, seconds: float, work: Coroutine[Any, Any, Result])
 
 
 async def _send(call: Call, client: httpx.AsyncClient, content: bytes | None) -> httpx.Response:
-    """Post ``content``, or get what there is; return the reply, unread, where it is no refusal."""
+    """Post ``content``, or get what there is; return the reply, unread."""
     method, headers = "GET", call.headers
     if content is not None:
         method, headers = "POST", {"Content-Type": "application/json", **call.headers}
     request = client.build_request(method, call.url, content=content, headers=headers)
     del headers
-    response = await client.send(request, stream=True)
-    if response.status_code < 300:
-        return response
-    try:
-        refusal = await _read_start(call, response)
-    finally:
-        await _close(response)
-    raise call.refused(response.status_code, response.headers, refusal)
+    return await client.send(request, stream=True)
 
 
 async def _read_whole(call: Call, chunks: AsyncIterator[bytes]) -> bytes:

@@ -7,11 +7,12 @@ exception, log line or ``repr``. It is never part of a URL: httpx writes whole U
 from __future__ import annotations
 
 import base64
+import functools
 import html
-import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from teff.errors import ConfigError
 
@@ -33,7 +34,10 @@ _MASK = "***"
 #: Shorter values are words like "ollama" that local servers take as a key, and no secrets.
 _SHORTEST_SECRET = 8
 
-_MOST_SECRETS = 1000
+_MOST_SECRETS = 250
+
+#: Characters that are written as they are everywhere.
+_PLAIN = re.compile("[A-Za-z0-9_-]+")
 
 _KEY_PARAMETERS = {
     "access_token", "api-key", "api_key", "apikey", "auth", "code", "key", "password", "secret",
@@ -103,7 +107,7 @@ def secret_values(headers: Mapping[str, str]) -> frozenset[str]:
 
 
 class RecentSecrets:
-    """The secrets that were sent last; a thousand of them, for some keys last for one call only."""
+    """The secrets that were sent last; some keys last for one call only."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
@@ -130,31 +134,44 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     'wrong key: ***'
     """
     for secret in sorted(secrets, key=len, reverse=True):
-        for form in _forms(secret):
-            text = _without_beginning(form, text.replace(form, _MASK))
+        plain = _PLAIN.match(secret)
+        if plain is None or plain[0] in text:
+            text = _pattern(secret).sub(_MASK, text)
+        text = _without_beginning(secret, text)
     return text
 
 
-def _without_beginning(form: str, text: str) -> str:
-    """Mask the beginning of ``form`` at the end of ``text``, where it is long enough to matter."""
-    beginning = form[:_SHORTEST_SECRET]
-    place = text.find(beginning, max(0, len(text) - len(form)))
+@functools.lru_cache(maxsize=_MOST_SECRETS)
+def _pattern(secret: str) -> re.Pattern[str]:
+    """Return what finds a text as JSON, URLs, HTML and the ``repr`` of Python write it.
+
+    They may have done so one after the other, so there may be any number of backslashes.
+    """
+    return re.compile("".join(c if _PLAIN.match(c) else _written(c) for c in secret))
+
+
+def _written(character: str) -> str:
+    code = ord(character)
+    ways = [
+        re.escape(character),
+        re.escape(html.escape(character)),
+        f"&#0*{code};",
+        f"&#x0*{code:x};",
+        f"u{code:04x}",
+        "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")),
+    ]
+    return rf"\\*(?i:{'|'.join(ways)})"
+
+
+def _without_beginning(secret: str, text: str) -> str:
+    """Mask the beginning of ``secret`` at the end of ``text``, where it is long enough to matter."""
+    beginning = secret[:_SHORTEST_SECRET]
+    place = text.find(beginning, max(0, len(text) - len(secret)))
     while place >= 0:
-        if form.startswith(text[place:]):
+        if secret.startswith(text[place:]):
             return text[:place] + _MASK
         place = text.find(beginning, place + 1)
     return text
-
-
-def _forms(secret: str) -> set[str]:
-    """Return the ways in which JSON, URLs, HTML and the ``repr`` of Python write a text."""
-    return {
-        secret,
-        json.dumps(secret)[1:-1],
-        quote(secret, safe=""),
-        html.escape(secret),
-        repr(secret)[1:-1],
-    }
 
 
 def check_base_url(url: str, *, provider: str) -> str:

@@ -1,4 +1,9 @@
-"""The httpx clients of one provider: one for each event loop, closed when the loop ends."""
+"""The connections of one provider: lent to one call at a time, closed when the event loop ends.
+
+Each connection is an httpx client of its own. The pool inside httpx loses connections where a call is
+cancelled in the wrong moment, for it goes on to count them as used, and its work grows with the square
+of the calls that wait. Here a call that did not end well takes its client with it, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator
 from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,7 +29,7 @@ from teff.provider.log_lines import hide_in_logs
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ClientPool", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
+__all__ = ["ClientPool", "Lease", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
 
 _MAX_CONNECTIONS = 100
 _SECONDS_KEPT_IDLE = 30.0
@@ -35,8 +40,7 @@ _LOOPBACK_NAMES = {"ip6-localhost", "ip6-loopback", "localhost", "localhost.loca
 class ClientPool:
     """Makes clients when they are needed, and keeps them.
 
-    Connections belong to the event loop that opened them, so each loop has its own client; one
-    more reaches loopback addresses, without the proxies of the environment.
+    Connections belong to the event loop that opened them, so each loop has its own.
 
     Args:
         provider: the provider's name, for errors.
@@ -53,58 +57,51 @@ class ClientPool:
         self._provider = provider
         self._connect_timeout = connect_timeout
         self._ca_file = ca_file
+        self._loops: dict[asyncio.AbstractEventLoop, _Kept] = {}
         if ca_file is not None:
             _check_authorities(ca_file, provider)
-        self._clients: dict[tuple[asyncio.AbstractEventLoop, bool], _Kept] = {}
 
-    @asynccontextmanager
-    async def client_for(self, url: str) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend the running loop's client for ``url``, inside an ``async with``.
+    async def lend(self, url: str) -> Lease:
+        """Return a client for ``url``, when there is one; it must be given back.
 
         Raises:
             ConfigError: httpx is not installed, or the environment names a proxy or certificates
                 that it cannot use.
         """
-        kept = await self._kept_for(url)
+        connections = (await self._kept()).connections
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        await connections.room.acquire()
         try:
-            yield kept.client
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling() > 1:
-                # A second cancellation can stop httpcore while it cleans up after the first, and
-                # then a connection counts as used for ever. The calls that still use this client
-                # keep it alive through their `kept`; after the last one it is closed.
-                self._forget(kept)
+            client = connections.take(origin)
+            if client is None:
+                await connections.make_room()
+                client = self._new_client(is_loopback(url))
+        except BaseException:
+            connections.release()
             raise
+        return Lease(client, origin, connections)
 
     async def aclose(self) -> None:
-        """Close what the running loop has opened."""
-        loop = asyncio.get_running_loop()
-        for direct in (True, False):
-            kept = self._clients.pop((loop, direct), None)
-            if kept is not None:
-                await kept.keeper.aclose()
+        """Close what the running loop has opened, and what is in use when it is given back."""
+        kept = self._loops.pop(asyncio.get_running_loop(), None)
+        if kept is not None:
+            await kept.keeper.aclose()
 
-    async def _kept_for(self, url: str) -> _Kept:
+    async def _kept(self) -> _Kept:
         loop = asyncio.get_running_loop()
-        direct = is_loopback(url)
-        kept = self._clients.get((loop, direct))
+        kept = self._loops.get(loop)
         if kept is None:
             # A copy, and `pop`: loops in other threads use this pool too.
-            for key in list(self._clients):
-                if key[0].is_closed():
-                    self._clients.pop(key, None)
-            client = self._new_client(direct)
-            kept = _Kept(client, _close_with_loop(client))
+            for other in list(self._loops):
+                if other.is_closed():
+                    self._loops.pop(other, None)
+            connections = _Connections()
+            kept = _Kept(connections, _close_with_loop(connections))
             # Runs to its first `yield` without a wait, so no other task comes in between.
             await anext(kept.keeper)
-            self._clients[loop, direct] = kept
+            self._loops[loop] = kept
         return kept
-
-    def _forget(self, kept: _Kept) -> None:
-        for key, other in list(self._clients.items()):
-            if other is kept:
-                self._clients.pop(key, None)
 
     def _new_client(self, direct: bool) -> httpx.AsyncClient:
         import_httpx(self._provider)
@@ -123,8 +120,8 @@ class ClientPool:
                 # servers keep a connection alive with bytes that are no events.
                 timeout=httpx.Timeout(None, connect=self._connect_timeout),
                 limits=httpx.Limits(
-                    max_connections=_MAX_CONNECTIONS,
-                    max_keepalive_connections=_MAX_CONNECTIONS,
+                    max_connections=1,
+                    max_keepalive_connections=1,
                     keepalive_expiry=_SECONDS_KEPT_IDLE,
                 ),
             )
@@ -137,14 +134,89 @@ class ClientPool:
             ) from None
 
 
+@attrs.define(eq=False)
+class Lease:
+    """A client that one call uses.
+
+    Attributes:
+        client: it has one connection, or none yet.
+        is_clean: the reply was read to its end, or closed without being cancelled. Else the client
+            is closed when it is given back.
+    """
+
+    client: httpx.AsyncClient
+    _origin: str
+    _connections: _Connections
+    is_clean: bool = False
+
+    async def give_back(self) -> None:
+        """Keep the client for the next call, or close it, also where this task is cancelled."""
+        await self._connections.put(self.client, self._origin, keep=self.is_clean)
+
+
+class _Connections:
+    """The clients of one event loop: at most `_MAX_CONNECTIONS`, in use or idle."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self._used = 0
+        self._idle: list[_Idle] = []
+        self._is_closed = False
+
+    def take(self, origin: str) -> httpx.AsyncClient | None:
+        """Take the client that was last used for ``origin``; the caller holds a place of `room`."""
+        self._used += 1
+        for place in reversed(range(len(self._idle))):
+            if self._idle[place].origin == origin:
+                return self._idle.pop(place).client
+        return None
+
+    async def make_room(self) -> None:
+        """Close idle clients of other origins, until one more can be made."""
+        while self._idle and self._used + len(self._idle) > _MAX_CONNECTIONS:
+            await self._idle.pop(0).client.aclose()
+
+    async def put(self, client: httpx.AsyncClient, origin: str, *, keep: bool) -> None:
+        """Take a client back."""
+        if keep and not self._is_closed:
+            now = time.monotonic()
+            self._idle.append(_Idle(client, origin, now))
+            self.release()
+            while self._idle and self._idle[0].since < now - _SECONDS_KEPT_IDLE:
+                await self._idle.pop(0).client.aclose()
+            return
+        # Its place is free when it is closed, also where this task does not live to see that.
+        closing = asyncio.ensure_future(client.aclose())
+        closing.add_done_callback(lambda _: self.release())
+        await asyncio.shield(closing)
+
+    async def close(self) -> None:
+        """Close what is idle, and what is given back from now on."""
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().client.aclose()
+
+    def release(self) -> None:
+        """Give up the place of a client that is idle or closed, or was never made."""
+        self._used -= 1
+        self.room.release()
+
+
+@attrs.frozen(eq=False)
+class _Idle:
+    client: httpx.AsyncClient
+    origin: str
+    since: float
+
+
 @attrs.frozen(eq=False)
 class _Kept:
-    client: httpx.AsyncClient
+    connections: _Connections
     keeper: AsyncGenerator[None, None]
 
 
-async def _close_with_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """Close ``client`` when this generator is closed.
+async def _close_with_loop(connections: _Connections) -> AsyncGenerator[None, None]:
+    """Close the connections when this generator is closed.
 
     An event loop does that with every generator that was begun in it: when nothing refers to the
     generator any more, and at the latest when the loop ends.
@@ -152,7 +224,7 @@ async def _close_with_loop(client: httpx.AsyncClient) -> AsyncGenerator[None, No
     try:
         yield
     finally:
-        await client.aclose()
+        await connections.close()
 
 
 def is_loopback(url: str) -> bool:

@@ -88,6 +88,8 @@ class Run:
         self.detached = detached
         #: The bound that ended the run, also where a node caught the signal.
         self.ended_by: LimitName | None = None
+        #: What was warned of, so that it is said once.
+        self.warned: set[str] = set()
         #: What a hook of the caller raised, which ends the run.
         self.aborted_by: Exception | None = None
         #: Whether any step has paused or reached a limit, so that the loop looks more closely.

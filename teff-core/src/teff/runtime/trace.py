@@ -149,9 +149,7 @@ class RunTracer:
         ended = [event for event in self.events if event.type in ("node_end", "node_error")]
         # What came from a cache was counted when it was asked.
         answered = [
-            event
-            for event in self.events
-            if event.type == "llm" and not event.data.get("cached")
+            event for event in self.events if event.type == "llm" and not event.data.get("cached")
         ]
         nodes: dict[str, int] = {}
         for event in ended:

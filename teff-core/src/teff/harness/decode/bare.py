@@ -13,7 +13,14 @@ from teff.harness.decode.python_calls import read_python, read_python_list
 from teff.harness.decode.tagged_json import read_named_json
 from teff.harness.decode.values import Unfinished
 
-__all__ = ["BARE_JSON", "is_example", "read_bare_json", "read_bare_list", "read_whole_reply"]
+__all__ = [
+    "BARE_JSON",
+    "MAY_BE_BARE_JSON",
+    "is_example",
+    "read_bare_json",
+    "read_bare_list",
+    "read_whole_reply",
+]
 
 #: How an object begins that may be a call: with one of the keys of calls.
 BARE_JSON = (
@@ -21,6 +28,8 @@ BARE_JSON = (
     r"function_name|action|arguments|parameters|args|input|tool_input|action_input|params|index|"
     r"tool_calls?|function_call)[\"']"
 )
+#: What may become one.
+MAY_BE_BARE_JSON = r"(?:\[\s{0,20}+)?+\{\s{0,20}+(?:[\"']\w{0,20}+)?+\Z|\[\s{0,20}+\Z"
 
 _EXAMPLE = re.compile(
     r"\b(?:(?:for|an) example|example of|such as|for instance|e\.g\.|looks? like|in this format|"

@@ -10,17 +10,20 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from teff.harness.decode.bare import is_example
+from teff.harness.decode.bare import BARE_JSON, MAY_BE_BARE_JSON, is_example
+from teff.harness.decode.offered import MOST_CALLS
 from teff.harness.decode.place import LEAD_IN, Place, Reading
 from teff.harness.decode.python_calls import read_python
-from teff.harness.decode.react import LABEL
+from teff.harness.decode.react import LABEL, MAY_BE_LABEL
+from teff.harness.decode.values import Broken, Unfinished
 from teff.messages import ToolCall
 
 __all__ = ["read_fence"]
 
 _LABEL = re.compile(r"[ \t]*+(?P<label>[\w+-]{0,32}+)[ \t\r]*+(?:\n\s*+|(?=[\[{<]))")
-_FENCE_END = re.compile(r"\s*+`{3,}+")
-_FENCE = re.compile(r"\s*+`{3,}+")
+_BARE_JSON = re.compile(BARE_JSON)
+_MAY_BE_BARE_JSON = re.compile(MAY_BE_BARE_JSON)
+_TICKS = re.compile(r"`*+")
 #: What says by itself that a fence holds a call.
 _OF_CALLS: Final = frozenset({"tool_code", "tool_call", "tool_calls", "function_call"})
 
@@ -37,25 +40,54 @@ def read_fence(place: Place, read_marked: Callable[[Place], Reading | None]) -> 
     while True:
         if (opening := place.match(_LABEL, longest=60)) is None:
             return None
-        is_of_calls = is_of_calls and opening["label"].lower() in _OF_CALLS
-        if place.looks_at(LABEL, longest=60):
+        label = opening["label"].lower()
+        is_of_calls = is_of_calls and label in _OF_CALLS
+        if not place.final and MAY_BE_LABEL.match(place.text, place.position):
+            raise Unfinished
+        if LABEL.match(place.text, place.position) is not None:
             return Reading(place.position, is_markup=True)  # the text protocol, in a fence
-        reading = _content(place, opening["label"].lower(), read_marked)
-        if reading is None:
+        if (found := _inside(place, label, read_marked)) is None:
             return None
-        calls += reading.calls
-        place.position = reading.end
-        place.skip(_FENCE_END)
+        calls += found
+        if len(calls) > MOST_CALLS:
+            raise Broken(len(place.text))
         end = place.position
         place.skip()
-        if not calls or place.is_at_end or place.match(_FENCE, longest=3) is None:
+        if not found or place.is_at_end or not place.take("```"):
             break
-    place.position = end
+        place.skip(_TICKS)
     if not calls or is_example(place.before):
         return Reading(end)
+    place.position = end
     if is_of_calls or (len(place.before.strip()) < LEAD_IN and place.ends_reply()):
         return Reading(end, tuple(calls))
     return Reading(end)
+
+
+def _inside(
+    place: Place, label: str, read_marked: Callable[[Place], Reading | None]
+) -> list[ToolCall] | None:
+    """Pass what stands in a fence, and its end; return the calls, None where it holds none.
+
+    Raises:
+        Broken: something else stands behind them.
+    """
+    calls: list[ToolCall] = []
+    start = place.position
+    while (reading := _content(place.at(place.position), label, read_marked)) is not None:
+        calls += reading.calls
+        place.position = reading.end
+        place.skip_closings()
+        if place.is_at_end:
+            return calls
+        if place.take("```"):
+            place.skip(_TICKS)
+            return calls
+        if len(calls) > MOST_CALLS:
+            break
+    if place.position == start:
+        return None
+    raise Broken(place.position)
 
 
 def _content(
@@ -64,9 +96,12 @@ def _content(
     start = place.position
     if (marked := read_marked(place)) is not None:
         return marked
-    place.position = start
-    if (values := place.objects()) is not None:
-        strictly = label not in _OF_CALLS
-        return place.reading(*(place.offered.calls_in(v, strictly=strictly) for v in values))
-    place.position = start
-    return read_python(place) if label in _OF_CALLS else None
+    is_of_calls = label in _OF_CALLS
+    if not place.final and _MAY_BE_BARE_JSON.match(place.text, start):
+        raise Unfinished
+    if is_of_calls or _BARE_JSON.match(place.text, start) is not None:
+        place.position = start
+        if (values := place.objects()) is not None:
+            found = (place.offered.calls_in(one, strictly=not is_of_calls) for one in values)
+            return place.reading(*found)
+    return read_python(place.at(start)) if is_of_calls else None

@@ -26,8 +26,4 @@ def read_function_tag(place: Place) -> Reading | None:
     """Read what stands behind ``<function=``."""
     if (head := place.match(_HEAD, longest=150)) is None:
         return None
-    if place.is_at_object():
-        arguments = place.value()
-        place.end_fence()
-        return place.reading(place.offered.call(head["name"], arguments))
     return read_parameters(place, head["name"], _TAGS)

@@ -26,8 +26,11 @@ def read_recipient(place: Place) -> Reading | None:
 
 
 def _read(place: Place, pattern: re.Pattern[str]) -> Reading | None:
-    head = place.match(pattern)
-    if head is None or head["name"] == "all" or not place.is_at_object():
+    if (head := place.match(pattern)) is None:
+        return None
+    if head["name"] == "all" and not place.before.strip():
+        return Reading(place.position, is_markup=True)
+    if not place.is_at_object():
         return None
     arguments = place.value()
     return place.reading(place.offered.call(head["name"], arguments))

@@ -39,7 +39,7 @@ def _value(place: Place, depth: int) -> Any:
     if place.take("{"):
         return dict(_pairs(place, depth))
     if place.take("["):
-        items = []
+        items: list[Any] = []
         while not _is_over(place, "]", items):
             items.append(_value(place, depth + 1))
         return items

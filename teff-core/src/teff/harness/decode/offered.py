@@ -212,7 +212,9 @@ def _types(schema: object) -> frozenset[str]:
     if isinstance(kind, Sequence):
         return frozenset(str(one) for one in kind)
     if isinstance(allowed := schema.get("enum"), Sequence) and allowed:
-        return frozenset({"string"}) if all(isinstance(one, str) for one in allowed) else frozenset()
+        return (
+            frozenset({"string"}) if all(isinstance(one, str) for one in allowed) else frozenset()
+        )
     choices = schema.get("anyOf") or schema.get("oneOf") or ()
     if isinstance(choices, Sequence):
         return frozenset().union(*(_types(choice) for choice in choices))

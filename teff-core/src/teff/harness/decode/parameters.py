@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import attrs
 
@@ -33,7 +34,9 @@ class Tags:
 
 
 def read_parameters(place: Place, name: str, tags: Tags) -> Reading | None:
-    """Read parameters and the end of their call; None where something else stands here.
+    """Read the object of the arguments, or parameters and the end of their call.
+
+    None where something else stands here.
 
     A closing tag within a text is text, unless a parameter or the end of the call follows it.
 
@@ -41,8 +44,12 @@ def read_parameters(place: Place, name: str, tags: Tags) -> Reading | None:
         Unfinished: the call has no end.
         Broken: something else stands between or behind the parameters.
     """
+    if place.is_at_object():
+        value = place.value()
+        place.end_fence()
+        return place.reading(place.offered.call(name, value))
     known = place.offered.known(name) or ""
-    arguments = {}
+    arguments: dict[str, Any] = {}
     place.skip()
     while not place.take(*tags.ends):
         if place.is_at_end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -31,10 +31,10 @@ CLOSINGS: Final = (
     "</TOOLCALL>",
     "</toolcall>",
     "</tools>",
+    "</tool_use>",
     "</longcat_tool_call>",
     "</seed:tool_call>",
     "</minimax:tool_call>",
-    "</function_calls>",
     "</\uff5cDSML\uff5cfunction_calls>",
     "</|DSML|function_calls>",
     "</\uff5cDSML\uff5ctool_calls>",
@@ -85,6 +85,7 @@ RESULTS: Final = {
     "<observation>": "</observation>",
     "<|observation|>": "<|assistant|>",
     "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+    "\u273fRESULT\u273f": "\u273fRETURN\u273f",
     "<|START_TOOL_RESULT|>": "<|END_TOOL_RESULT|>",
     "<\uff5ctool\u2581outputs\u2581begin\uff5c>": "<\uff5ctool\u2581outputs\u2581end\uff5c>",
     "<|start_header_id|>ipython<|end_header_id|>": "<|eot_id|>",
@@ -111,6 +112,12 @@ def any_of(literals: Iterable[str]) -> str:
     return f"{joined}?" if ends else joined
 
 
+def beginning_of(word: str) -> str:
+    """Return a pattern that matches every beginning of a word but the empty one."""
+    rest = f"(?:{beginning_of(word[1:])})?" if len(word) > 1 else ""
+    return re.escape(word[0]) + rest
+
+
 def prefixes(literals: Iterable[str]) -> frozenset[str]:
     """Return every beginning of ``literals`` that is not the whole of one, in lower case."""
     return frozenset(
@@ -123,10 +130,15 @@ _FENCE = re.compile(r"`{3,}+[ \t]*+(?P<label>[\w+-]{0,32}+)[ \t]*+")
 _FENCE_END = re.compile(r"\s*+`{3,}+")
 _MAY_BE_FENCE = re.compile(r"(?:`{1,2}+|`{3,}+[ \t]*+[\w+-]{0,32}+[ \t]*+)?\Z")
 _MAY_BE_FENCE_END = re.compile(r"\s*+`*+\Z")
+_MAY_BE_OBJECTS = re.compile(r"(?:\[\s{0,20}+)?\Z")
 _OBJECTS = re.compile(r"\{|\[\s{0,20}+[\[{\]]")
 _BETWEEN = re.compile(r"[\s,;]*+")
 _BEHIND = re.compile(rf"(?:[\s;]++|{any_of(CLOSINGS)}|`{{3,}}+)*+")
-_RESULT = re.compile(rf"{any_of(RESULTS)}|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:", re.IGNORECASE)
+_CLOSINGS = re.compile(rf"(?:\s++|{any_of(CLOSINGS)})*+")
+_MAY_CLOSE = prefixes(CLOSINGS) | {""}
+_RESULT = re.compile(
+    rf"{any_of(RESULTS)}|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:", re.IGNORECASE
+)
 _AFTER = prefixes((*CLOSINGS, *RESULTS, "observation:"))
 _LONGEST_AFTER = max(map(len, (*CLOSINGS, *RESULTS)))
 
@@ -156,6 +168,9 @@ class Place:
         final: whether the text is whole. Where it is not, whatever cannot be told yet raises
             `Unfinished`.
         before: the end of the prose before; at most `LEAD_IN` characters are a lead-in.
+
+    Attributes:
+        is_fenced: whether the opening of a fence has been passed, and not its end.
     """
 
     def __init__(
@@ -166,7 +181,7 @@ class Place:
         self.offered = offered
         self.final = final
         self.before = before
-        self._is_fenced = False
+        self.is_fenced = False
 
     def at(self, position: int) -> Place:
         """Return another place in the same reply."""
@@ -209,9 +224,9 @@ class Place:
             longest: where fewer have come, no match may be one yet.
         """
         found = pattern.match(self.text, self.position)
-        if not self.final and (found is None or found.end() == len(self.text)):
-            if len(self.text) - self.position < longest:
-                raise Unfinished
+        may_go_on = found is None or found.end() == len(self.text)
+        if not self.final and may_go_on and len(self.text) - self.position < longest:
+            raise Unfinished
         if found is not None:
             self.position = found.end()
         return found
@@ -254,16 +269,18 @@ class Place:
             raise Unfinished
         if (fence := _FENCE.match(self.text, self.position)) is not None:
             self.position = fence.end()
-            self._is_fenced = True
+            self.is_fenced = True
             self.skip()
 
     def end_fence(self) -> None:
         """Pass the end of the fence that was passed, where it stands here."""
-        if not self._is_fenced:
+        if not self.is_fenced:
             return
         if not self.final and _MAY_BE_FENCE_END.match(self.text, self.position):
             raise Unfinished
-        self.skip(_FENCE_END)
+        if (end := _FENCE_END.match(self.text, self.position)) is not None:
+            self.position = end.end()
+            self.is_fenced = False
 
     def is_at_object(self) -> bool:
         """Say whether an object begins here; white space and the opening of a fence are passed."""
@@ -274,18 +291,30 @@ class Place:
         """Pass JSON objects and lists, one after the other, and return them; None for none."""
         self.skip_fence()
         values: list[Any] = []
-        while self.looks_at(_OBJECTS, longest=24):
+        while self._is_at_objects():
             values.append(self.value())
             if len(values) > MOST_CALLS:
                 raise Broken(len(self.text))
             behind = self.position
             self.skip(_BETWEEN)
-            if not self.looks_at(_OBJECTS, longest=24):
+            if not self._is_at_objects():
                 self.position = behind
                 break
         if values:
             self.end_fence()
         return values or None
+
+    def skip_closings(self) -> None:
+        """Pass closing marks and white space."""
+        self.skip(_CLOSINGS)
+        rest = self.text[self.position : self.position + _LONGEST_AFTER]
+        if not self.final and rest.lower() in _MAY_CLOSE:
+            raise Unfinished
+
+    def _is_at_objects(self) -> bool:
+        if not self.final and _MAY_BE_OBJECTS.match(self.text, self.position):
+            raise Unfinished
+        return _OBJECTS.match(self.text, self.position) is not None
 
     def ends_reply(self) -> bool:
         """Say whether nothing follows but closing marks, or what a tool would say."""

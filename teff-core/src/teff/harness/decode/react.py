@@ -11,10 +11,19 @@ from typing import Any, Final
 
 import attrs
 
-from teff.harness.decode.place import Place, Reading
+from teff.harness.decode.place import Place, Reading, beginning_of
 from teff.harness.decode.values import Broken, PythonCall, Unfinished, read_python_call, read_value
 
-__all__ = ["ACTION", "ANSWER", "LABEL", "OBSERVATION", "WrittenAction", "read_action", "read_react"]
+__all__ = [
+    "ACTION",
+    "ANSWER",
+    "LABEL",
+    "MAY_BE_LABEL",
+    "OBSERVATION",
+    "WrittenAction",
+    "read_action",
+    "read_react",
+]
 
 _DECORATION: Final = r"[ \t>#*_`-]{0,8}+"
 _COLON: Final = r"[ \t*_`]{0,4}+[:\uff1a][ \t*]{0,4}+"
@@ -28,6 +37,11 @@ _INPUT_IN_LINE = re.compile(r"[ \t]*+ACTION_INPUT[ \t]{0,4}+:[ \t]{0,4}+")
 LABEL = re.compile(
     rf"^{_DECORATION}(?i:Thought|Action(?:[ _]?Input)?|Observation|Final[ _]?Answer){_COLON}",
     re.MULTILINE,
+)
+_WORDS: Final = ("thought", "action", "action input", "action_input", "observation", "final answer")
+#: What may become one.
+MAY_BE_LABEL = re.compile(
+    rf"{_DECORATION}(?i:{'|'.join(map(beginning_of, _WORDS))})?[ \t*_`]{{0,4}}+\Z"
 )
 _NAME = re.compile(r"[`'\"*\[<]{0,3}+(?P<name>[\w.:/-]{1,128}+)[`'\"*\]>.]{0,4}+")
 _PYTHON = re.compile(r"[`'\"*]{0,3}+(?=[^\W\d][\w.-]{0,127}+\()")

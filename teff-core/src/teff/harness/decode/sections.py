@@ -29,9 +29,7 @@ _NUMBER = re.compile(r":\d{1,6}\Z")
 _SOLAR = re.compile(
     rf"[\w-]{{0,64}}+<\|tool_call:name\|>(?P<name>{NAME})<\|tool_call:args\|>\s{{0,20}}+"
 )
-_QWEN_AGENT = re.compile(
-    rf":?\s{{0,8}}+(?P<name>{NAME})\s{{0,8}}+\u273fARGS\u273f:?\s{{0,8}}+"
-)
+_QWEN_AGENT = re.compile(rf":?\s{{0,8}}+(?P<name>{NAME})\s{{0,8}}+\u273fARGS\u273f:?\s{{0,8}}+")
 
 
 def read_section(place: Place) -> Reading | None:

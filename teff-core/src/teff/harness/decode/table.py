@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from teff.harness.decode.function_tag import read_function_tag
-from teff.harness.decode.functionary import read_recipient
+from teff.harness.decode.functionary import read_recipient, read_recipient_line
 from teff.harness.decode.gemma_call import read_gemma_call
 from teff.harness.decode.glm import read_glm
 from teff.harness.decode.harmony import read_harmony, read_harmony_head
@@ -72,12 +72,12 @@ DECODERS: Final[tuple[Decoder, ...]] = (
             "<function_calls>",
             "<functioncall>",
             "<tools>",
+            "<tool_use>",
             "<TOOLCALL>",
             "<toolcall>",
             "<longcat_tool_call>",
             "<|START_ACTION|>",
-            "<|action_start|><|plugin|>",
-            "<|action_start|>",
+            "<|plugin|>",
             "<|python_tag|>",
             "functools",
         ),
@@ -104,12 +104,10 @@ DECODERS: Final[tuple[Decoder, ...]] = (
         read=read_section,
     ),
     Decoder(families=("solar",), openings=("<|tool_call:begin|>",), read=read_solar),
-    Decoder(
-        families=("qwen-agent",), openings=("\u273fFUNCTION\u273f",), read=read_qwen_agent
-    ),
+    Decoder(families=("qwen-agent",), openings=("\u273fFUNCTION\u273f",), read=read_qwen_agent),
     Decoder(
         families=("qwen-coder-xml", "seed-oss", "functionary-3.1", "llama3"),
-        openings=("<function=",),
+        openings=("<function=", "<function name="),
         read=read_function_tag,
     ),
     *(
@@ -122,9 +120,10 @@ DECODERS: Final[tuple[Decoder, ...]] = (
     ),
     Decoder(
         families=("functionary-2",),
-        openings=("<|recipient|>", "<|from|>assistant\n<|recipient|>"),
+        openings=("<|recipient|>",),
         read=read_recipient,
     ),
+    Decoder(families=("functionary-3.2",), openings=(">>>",), read=read_recipient_line),
     Decoder(families=("harmony",), openings=("to=functions.",), read=read_harmony),
     Decoder(
         families=("harmony",),
@@ -143,6 +142,8 @@ _AROUND: Final = (
     *(f"<{bar}tool{line}calls{line}begin{bar}>" for bar in "\uff5c|" for line in "\u2581_ "),
     "<|tool_calls_section_begin|>",
     "<|tool_calls:begin|>",
+    "<|action_start|>",
+    "<|from|>assistant",
     "<seed:tool_call>",
     "<minimax:tool_call>",
     "<function_calls>",

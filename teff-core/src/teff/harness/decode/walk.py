@@ -10,12 +10,12 @@ import attrs
 
 from teff.harness.decode.bare import (
     BARE_JSON,
+    MAY_BE_BARE_JSON,
     read_bare_json,
     read_bare_list,
     read_whole_reply,
 )
 from teff.harness.decode.fenced import read_fence
-from teff.harness.decode.functionary import read_recipient_line
 from teff.harness.decode.offered import MOST_CALLS, Offered
 from teff.harness.decode.place import (
     CLOSINGS,
@@ -24,6 +24,7 @@ from teff.harness.decode.place import (
     Place,
     Reading,
     any_of,
+    beginning_of,
     prefixes,
 )
 from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_react
@@ -39,7 +40,7 @@ LONGEST: Final = 2_000_000
 #: So many marks of one reply are looked at; what follows them is text.
 _MOST_MARKS: Final = 2_000
 
-_LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION})|(?P<to>[ \t]{{0,3}}+>>>))"
+_LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION}))"
 _MARK = re.compile(
     rf"(?P<thinking>(?i:{THINKING_MARK.pattern}))|(?P<closing>{any_of(CLOSINGS)})"
     rf"|(?P<result>{any_of(RESULTS)})|(?P<opening>{any_of(OPENINGS)})"
@@ -51,25 +52,22 @@ _FENCE = re.compile(r"`{3,}+")
 
 _BEGINNINGS = prefixes((*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, "```"))
 _LONGEST_MARK = max(map(len, (*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS)))
-
-
-def _beginning(word: str) -> str:
-    """Return a pattern that matches every beginning of a word but none."""
-    rest = f"(?:{_beginning(word[1:])})?" if len(word) > 1 else ""
-    return re.escape(word[0]) + rest
-
-
 _LINE_BEGINNING = (
     r"[ \t>#*_`-]{0,8}"
-    rf"(?:(?i:{'|'.join(map(_beginning, ('action', 'final answer', 'final_answer', 'finalanswer')))}"
-    rf"|{_beginning('observation')}))?[ \t*_`]{{0,4}}\Z"
+    rf"(?:(?i:{'|'.join(map(beginning_of, ('action', 'final answer', 'final_answer', 'finalanswer')))}"
+    rf"|{beginning_of('observation')}))?[ \t*_`]{{0,4}}\Z"
 )
 _MAY_BEGIN = re.compile(
-    r"(?:\[\s{0,20}+)?+\{\s{0,20}+(?:[\"']\w{0,20}+)?+\Z"
-    r"|\[\s{0,20}+(?:[^\W\d][\w.-]{0,127}+)?+\Z"
+    rf"{MAY_BE_BARE_JSON}|\[\s{{0,20}}+(?:[^\W\d][\w.-]{{0,127}}+)?+\Z"
     rf"|\n{_LINE_BEGINNING}"
 )
 _MAY_BE_LINE = re.compile(_LINE_BEGINNING)
+
+
+def _common_end(text: str, mark: str) -> int:
+    """Return how many characters at the end of a text are the beginning of a mark."""
+    lengths = range(min(len(mark) - 1, len(text)), 0, -1)
+    return next((length for length in lengths if text.endswith(mark[:length])), 0)
 
 
 class Walk:
@@ -232,8 +230,6 @@ class Walk:
         label = _AT_LINE.match(self.text, start)
         if label is None:  # the lookahead of the mark has seen it
             raise AssertionError
-        if label["to"]:
-            return self._read(read_recipient_line, label.end())
         if label["answer"]:
             self._has_answer = True
         elif label["observation"] and self.calls:
@@ -282,7 +278,7 @@ class Walk:
     def _quote(self) -> bool:
         found = self.text.find(self._until, self.position)
         if found < 0:
-            kept = 0 if self.final else len(self._until) - 1
+            kept = 0 if self.final else _common_end(self.text, self._until)
             self._show(max(self.position, len(self.text) - kept))
             return False
         fence = _FENCE.match(self.text, found) if self._until == "```" else None

@@ -89,6 +89,10 @@ def _renamed(given: Any) -> Mapping[str, str]:
     return {str(key): str(key) for key in keys}
 
 
+def _as_limits(given: Limits | Mapping[str, Any] | None) -> Limits | None:
+    return None if given is None else Limits.of(given)
+
+
 @attrs.frozen(kw_only=True)
 class SubAgent:
     """An agent that others give tasks to.
@@ -123,9 +127,7 @@ class SubAgent:
     node: Node = attrs.field(converter=as_inner_node)
     output_key: str = ""
     context: Mapping[str, str] = attrs.field(factory=dict, converter=_renamed)
-    limits: Limits | None = attrs.field(
-        default=None, converter=attrs.converters.optional(Limits.of)
-    )
+    limits: Limits | None = attrs.field(default=None, converter=_as_limits)
 
     def __attrs_post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from teff.runtime import StreamEvent
 
-__all__ = ["FINAL", "INVALID", "steps_record"]
+__all__ = ["FINAL", "INVALID", "is_of_agent", "steps_record"]
 
 #: The actions of steps that call nothing.
 FINAL, INVALID = "final_answer", "invalid"
+
+#: Where agents work: what they use is told with their results.
+_OF_AGENT = re.compile(r"call:[^/]+/agent(?:/|\Z)")
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "model_calls")
 
@@ -34,10 +38,16 @@ def steps_record(events: Iterable[StreamEvent], path: str) -> dict[str, Any]:
         included.
     """
     fold = _Fold()
+    beneath = f"{path}/"
     for event in events:
-        if event.path == path or event.path.startswith(f"{path}/"):
-            fold.add(event, is_own=event.path.count("/") <= path.count("/") + 1)
+        if event.path == path or event.path.startswith(beneath):
+            fold.add(event, event.path.removeprefix(beneath) if event.path != path else "")
     return fold.record()
+
+
+def is_of_agent(path: str) -> bool:
+    """Say whether a path beneath that of the node is of an agent that it gave a task to."""
+    return _OF_AGENT.match(path) is not None
 
 
 class _Fold:
@@ -49,12 +59,15 @@ class _Fold:
         self.agents: list[str] = []
         self.by_model: dict[str, dict[str, Any]] = {}
 
-    def add(self, event: StreamEvent, *, is_own: bool) -> None:
+    def add(self, event: StreamEvent, path: str) -> None:
+        """Add an event of ``path``, which is beneath that of the node."""
         data = event.data
-        if event.type == "llm" and is_own:
-            counts = {**_tokens(data), "model_calls": 1, "cost": data["cost"]}
-            self.use(f"{data['provider']}/{data['model']}", counts)
-        elif not is_own:
+        if event.type == "llm":
+            # What came from a cache was paid for when it was asked.
+            if not (is_of_agent(path) or data.get("cached")):
+                asked = data.get("asked") or f"{data['provider']}/{data['model']}"
+                self.use(asked, {"model_calls": 1, **data})
+        elif "/" in path:
             return
         elif event.type == "route":
             self.decide(data)
@@ -128,7 +141,3 @@ class _Fold:
             "max_delegations_reached": self.reached,
             "tokens": {**totals, "by_model": self.by_model},
         }
-
-
-def _tokens(data: Mapping[str, Any]) -> dict[str, int]:
-    return {name: data.get(name) or 0 for name in _COUNTS[:3]}

@@ -1,29 +1,38 @@
-"""Reading what a supervisor said: native tool calls, or a text protocol, into the same values."""
+"""Reading what a supervisor said: native tool calls, or a text protocol, into the same values.
+
+What is to be called is read by the decoder of tool calls, `teff.harness.decode`. The labels around it
+are read here, and names with more tolerance: agents are often called by their bare names.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
-from teff.harness.json_reply import find_json
+from teff.harness.decode import WrittenAction, decode_tool_calls, read_action
+from teff.harness.decode.offered import Offered
+from teff.harness.decode.values import PythonCall
+from teff.harness.thinking import without_thinking
 from teff.messages import ToolCall
 from teff.node.routing import folded_name
 from teff.provider import ChatReply, ToolSpec
 
 __all__ = ["STOP", "Said", "protocol", "read_final", "read_reply", "read_text"]
 
-_T = TypeVar("_T")
-
-#: So many calls of one reply are looked at.
+#: So many calls of one reply are looked at, and so many labels.
 _MOST_CALLS = 64
+_MOST_LABELS = 256
+#: So many actions that cannot be read.
+_MOST_FAILURES = 8
 
 #: What ends a reply in the text protocol: what follows is the runtime's to say.
 STOP: Final = ("\nOBSERVATION:",)
 
+_PREFIX: Final = "delegate_to_"
 _LABEL = re.compile(
     r"^[ \t>#*_`-]{0,8}(?P<line>THOUGHT|ACTION[ _]?INPUT|ACTION|OBSERVATION|FINAL[ _]?ANSWER)"
     r"[ \t*_`]{0,4}[:\uff1a][ \t*]{0,4}"
@@ -34,12 +43,18 @@ _LABEL = re.compile(
 _AFTER_ANSWER = re.compile(
     r"^(?:THOUGHT|ACTION|ACTION_INPUT|OBSERVATION|FINAL_ANSWER):", re.MULTILINE
 )
-_THINKING = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning)>.*?(?:</(?P=tag)>|\Z)", re.DOTALL | re.IGNORECASE
+#: An action that names somebody and says no more on its line.
+_NAMED = re.compile(
+    r"^(?P<label>[ \t>#*_`-]{0,8}ACTION[ \t*_`]{0,4}[:\uff1a][ \t*]{0,4})(?P<name>[^\n(:]{1,200})$",
+    re.MULTILINE | re.IGNORECASE,
 )
-_THINKING_END = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_CALLED = re.compile(r"(?P<name>[\w.-]{1,64})\s*\((?P<input>.*)\)\s*", re.DOTALL)
-_NO_ACTION = frozenset({"none", "no", "n/a", "finalanswer", "finish", "answer"})
+#: What an action may look like; a sentence behind the label is none.
+_MAY_BE_ACTION = re.compile(r"\s*+(?:[{\[`]|[^\s(]++(?:\(|[ \t\r]*+(?:\n|\Z)|[ \t]++ACTION_INPUT))")
+_CALLED = re.compile(r"[\w.-]{1,64}\s*\((?P<input>.*)\)", re.DOTALL)
+_AROUND_NAMES: Final = "`'\"*[]<>. \t\r"
+#: Words in the place of an action that ask for none; behind some of them stands the answer.
+_ANSWERS = frozenset({"finalanswer", "finish", "answer"})
+_NO_ACTION = frozenset({"none", "no", "n/a", *_ANSWERS})
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +72,15 @@ class Said:
     calls: tuple[ToolCall, ...] = ()
     answer: str | None = None
     problem: str = ""
+
+
+@attrs.frozen
+class _Section:
+    """What stands behind one label: its kind in capitals, the text, and the action where it is one."""
+
+    kind: str
+    text: str
+    action: WrittenAction | None = None
 
 
 def protocol(tools: Sequence[ToolSpec]) -> str:
@@ -93,7 +117,7 @@ def read_reply(reply: ChatReply, tools: Sequence[ToolSpec], *, native: bool, num
     said = read_text(reply.text, tools, number=number)
     if not native or said.calls or said.answer is not None:
         return said
-    text = _without_thinking(reply.text).strip()
+    text = without_thinking(reply.text).strip()
     if text:
         return Said(thought=said.thought, answer=text)
     return Said(problem="the reply is empty")
@@ -103,66 +127,40 @@ def read_text(text: str, tools: Sequence[ToolSpec], *, number: int = 1) -> Said:
     r"""Read the text protocol, leniently: labels in any case, with mark-up, on one line or several.
 
     What follows an observation that the model has made up does not count. Whichever comes first
-    decides, an action or an answer. Without labels, JSON that names something offered is a call.
+    decides, an action or an answer. Without labels, a call that is written in another way counts.
 
     >>> tool = ToolSpec(name="delegate_to_billing", schema={"required": ["message"]})
     >>> said = read_text('THOUGHT: ask\nACTION: billing\nACTION_INPUT: {"message": "Paid?"}', [tool])
     >>> said.thought, said.calls[0].name, said.calls[0].arguments
     ('ask', 'delegate_to_billing', {'message': 'Paid?'})
     """
-    sections = _sections(_without_thinking(text))
-    thoughts = [body for label, body in sections if label == "THOUGHT"]
-    thought = thoughts[0] if thoughts else ""
+    visible = _with_offered_names(without_thinking(text), tools)
+    thought = before = ""
     calls: list[ToolCall] = []
-    for place, (label, body) in enumerate(sections):
-        is_over = label == "OBSERVATION" or len(calls) == _MOST_CALLS
-        if is_over or (label == "FINALANSWER" and calls):
+    for section in _sections(visible):
+        is_answer = section.kind == "FINALANSWER" or (
+            section.kind == "ACTIONINPUT" and before in _ANSWERS
+        )
+        if section.kind == "OBSERVATION" or len(calls) >= _MOST_CALLS or (is_answer and calls):
             break
-        if label == "FINALANSWER":
-            if body:
-                return Said(thought=thought, answer=body)
+        if is_answer:
+            if section.text:
+                return Said(thought=thought, answer=section.text)
             return Said(thought=thought, problem="FINAL_ANSWER has no text")
-        if label == "ACTION" and folded_name(body) not in _NO_ACTION:
-            following = sections[place + 1] if place + 1 < len(sections) else ("", "")
-            given = following[1] if following[0] == "ACTIONINPUT" else None
-            name, given = _called(body, given)
-            call = _call(f"call_{number}_{len(calls) + 1}", name, given, tools)
-            calls.append(_checked(call, tools))
-    calls = calls or _calls_in_json(text, tools, number=number)
+        before = folded_name(section.text) if section.kind == "ACTION" else ""
+        if section.kind == "THOUGHT":
+            thought = thought or section.text
+        elif section.kind == "ACTION" and before not in _NO_ACTION:
+            calls += _calls_of(section, tools)
+    calls = calls or decode_tool_calls(visible, *_names_and_schemas(tools))
     if calls:
-        return Said(thought=thought, calls=tuple(calls))
+        return Said(thought=thought, calls=_numbered(calls, tools, number))
     return Said(
         thought=thought,
         problem="the reply has neither ACTION nor FINAL_ANSWER"
         if text.strip()
         else "the reply is empty",
     )
-
-
-def _calls_in_json(text: str, tools: Sequence[ToolSpec], *, number: int) -> list[ToolCall]:
-    """Return the calls that a reply writes as JSON, as many models do; only of what was offered."""
-    calls: list[ToolCall] = []
-    for candidate in find_json(text).candidates:
-        values = candidate.value if isinstance(candidate.value, list) else [candidate.value]
-        for value in values[:_MOST_CALLS]:
-            named = _first(value, ("name", "action", "tool"), str)
-            if named is None or (tool := _named(named, tools)) is None:
-                continue
-            given = _first(
-                value, ("arguments", "parameters", "action_input", "input", "args"), dict
-            )
-            text_given = _first(value, ("action_input", "input"), str)
-            if given is None and text_given is not None and (only := _only_text(tool)):
-                given = {only: text_given}
-            call_id = f"call_{number}_{len(calls) + 1}"
-            calls.append(ToolCall(id=call_id, name=tool.name, arguments=given or {}))
-    return calls[:_MOST_CALLS]
-
-
-def _first(value: Any, keys: Sequence[str], kind: type[_T]) -> _T | None:
-    """Return the first of the values under ``keys`` that is of a kind."""
-    found = [value.get(key) for key in keys] if isinstance(value, dict) else []
-    return next((one for one in found if isinstance(one, kind)), None)
 
 
 def read_final(reply: ChatReply) -> str:
@@ -172,52 +170,97 @@ def read_final(reply: ChatReply) -> str:
         return said.answer
     if said.calls:
         return ""
-    text = _without_thinking(reply.text)
-    sections = _sections(text)
-    return sections[-1][1] if sections else text.strip()
+    text = without_thinking(reply.text)
+    sections = list(_sections(text))
+    return sections[-1].text if sections else text.strip()
 
 
-def _sections(text: str) -> list[tuple[str, str]]:
-    """Return the labelled parts of a reply in their order, labels in capitals without marks."""
-    found: list[tuple[str, str]] = []
-    position = 0
-    while (label := _LABEL.search(text, position)) is not None:
-        name = re.sub("[ _]", "", label["line"] or label["word"]).upper()
-        ends = _AFTER_ANSWER if name == "FINALANSWER" else _LABEL
+# The labels.
+
+
+def _sections(text: str) -> Iterator[_Section]:
+    """Give the labelled parts of a reply in their order."""
+    position = failures = 0
+    for _ in range(_MOST_LABELS):
+        if (label := _LABEL.search(text, position)) is None:
+            return
+        kind = re.sub("[ _]", "", label["line"] or label["word"]).upper()
+        ends = _AFTER_ANSWER if kind == "FINALANSWER" else _LABEL
         following = ends.search(text, label.end())
-        end = following.start() if following is not None else len(text)
-        found.append((name, text[label.end() : end].strip()))
-        position = end
-    return found
+        position = following.start() if following is not None else len(text)
+        written = text[label.end() : position].strip()
+        action = None
+        if kind == "ACTION" and failures < _MOST_FAILURES and _may_be_action(text, label, written):
+            action = _action_at(text, label)
+            failures += action is None
+        if action is not None:
+            position = max(position, action.end)
+        yield _Section(kind, written, action)
 
 
-def _called(body: str, given: str | None) -> tuple[str, str | None]:
-    """Return the name in an action, and its input where it is written like a function's."""
-    line = body.strip().strip("`'\"*[]<>").strip()
-    called = _CALLED.fullmatch(line)
-    if called is not None:
-        return called["name"], called["input"] if given is None else given
-    lines = line.split("\n", 1)
-    rest = lines[1].strip() if len(lines) > 1 else None
-    return lines[0].strip().strip("`'\"*[]<>."), rest if given is None else given
+def _may_be_action(text: str, label: re.Match[str], written: str) -> bool:
+    found = _MAY_BE_ACTION.match(text, label.end())
+    return found is not None and folded_name(written) not in _NO_ACTION
 
 
-def _call(id: str, name: str, given: str | None, tools: Sequence[ToolSpec]) -> ToolCall:
-    written = (given or "").strip()
-    if not written:
-        return ToolCall(id=id, name=name)
-    found = find_json(written)
-    for candidate in found.candidates:
-        if isinstance(candidate.value, dict):
-            return ToolCall(id=id, name=name, arguments=candidate.value)
-    tool = _named(name, tools)
-    only = _only_text(tool) if tool is not None else ""
-    if only and not written.startswith("{"):
-        first = found.candidates[0].value if found.candidates else None
-        text = first if isinstance(first, str) else written.strip("`").strip()
-        return ToolCall(id=id, name=name, arguments={only: text})
-    reason = f" ({found.reason})" if found.reason else ""
-    return ToolCall(id=id, name=name, error=f"the input is no JSON object{reason}")
+def _action_at(text: str, label: re.Match[str]) -> WrittenAction | None:
+    """Return the action behind a label; None where it stands behind a later one, or nowhere."""
+    action = read_action(text, label.start())
+    later = read_action(text, label.end())
+    return None if action is None or (later and later.end == action.end) else action
+
+
+def _with_offered_names(text: str, tools: Sequence[ToolSpec]) -> str:
+    """Return a text in which actions have the names that were offered, where it is clear which."""
+
+    def named(action: re.Match[str]) -> str:
+        tool = _named(action["name"].strip(_AROUND_NAMES), tools)
+        return action.group() if tool is None else f"{action['label']}{tool.name}"
+
+    return _NAMED.sub(named, text, count=_MOST_LABELS)
+
+
+# The calls.
+
+
+def _calls_of(section: _Section, tools: Sequence[ToolSpec]) -> list[ToolCall]:
+    """Return what an action calls; more than one where it is written as a list."""
+    action = section.action
+    if action is None:
+        line = section.text.split("\n", 1)[0].strip(_AROUND_NAMES)
+        return [ToolCall(id="", name=line)]
+    offered = Offered(*_names_and_schemas(tools))
+    if action.blob is not None:
+        return list(offered.calls_in(action.blob)) or [ToolCall(id="", name=action.name)]
+    tool = _named(action.name.strip(_AROUND_NAMES), tools)
+    if tool is None:
+        return [ToolCall(id="", name=action.name)]
+    if isinstance(action.value, PythonCall):
+        written = attrs.evolve(action.value, name=tool.name)
+        return list(offered.python_call(written)) or [_broken(tool, action)]
+    given = action.value if isinstance(action.value, Mapping) else action.raw
+    if action.problem:  # words in the brackets of a call are no JSON, and clear all the same
+        words = _CALLED.fullmatch(section.text)
+        given = words["input"] if words is not None else None
+    arguments = None if given is None and action.problem else offered.arguments(tool.name, given)
+    if arguments is None:
+        return [_broken(tool, action)]
+    return [ToolCall(id="", name=tool.name, arguments=arguments)]
+
+
+def _broken(tool: ToolSpec, action: WrittenAction) -> ToolCall:
+    reason = f" ({action.problem})" if action.problem else ""
+    return ToolCall(id="", name=tool.name, error=f"the input is no JSON object{reason}")
+
+
+def _numbered(
+    calls: Sequence[ToolCall], tools: Sequence[ToolSpec], number: int
+) -> tuple[ToolCall, ...]:
+    """Return calls with ids that are the same whenever the reply is read."""
+    return tuple(
+        _checked(attrs.evolve(call, id=f"call_{number}_{place}"), tools)
+        for place, call in enumerate(calls[:_MOST_CALLS], 1)
+    )
 
 
 def _checked(call: ToolCall, tools: Sequence[ToolSpec]) -> ToolCall:
@@ -237,17 +280,26 @@ def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     matching = [
         tool
         for tool in tools
-        if folded
-        and folded in (folded_name(tool.name), folded_name(tool.name.removeprefix("delegate_to_")))
+        if folded and folded in (folded_name(tool.name), folded_name(_bare(tool)))
     ]
     return matching[0] if len(matching) == 1 else None
 
 
-def _only_text(tool: ToolSpec) -> str:
-    """Return the one argument of a tool that takes one, or ""."""
-    properties: Mapping[str, Any] = tool.schema.get("properties") or {}
-    required = list(tool.schema.get("required") or properties)
-    return str(required[0]) if len(required) == 1 else ""
+def _bare(tool: ToolSpec) -> str:
+    return tool.name.removeprefix(_PREFIX)
+
+
+def _names_and_schemas(
+    tools: Sequence[ToolSpec],
+) -> tuple[list[str], dict[str, Mapping[str, Any]]]:
+    """Return the names that a call may have, the bare ones of agents too, with their schemas."""
+    schemas = {_bare(tool): tool.schema for tool in tools} | {
+        tool.name: tool.schema for tool in tools
+    }
+    return list(schemas), schemas
+
+
+# What the model is told.
 
 
 def _input(tool: ToolSpec) -> str:
@@ -257,9 +309,3 @@ def _input(tool: ToolSpec) -> str:
 def _example(tool: ToolSpec) -> str:
     properties: Mapping[str, Any] = tool.schema.get("properties") or {}
     return json.dumps(dict.fromkeys(properties, "…"), ensure_ascii=False)
-
-
-def _without_thinking(text: str) -> str:
-    text = _THINKING.sub("\n", text)
-    ends = list(_THINKING_END.finditer(text))
-    return text[ends[-1].end() :] if ends else text

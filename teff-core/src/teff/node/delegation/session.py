@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from teff.errors import ProviderError
 from teff.harness import Harness
-from teff.messages import Message, assistant, tool_result, user
+from teff.harness.usage import recorded_usage
+from teff.messages import Message, Usage, assistant, tool_result, user
 from teff.node.delegation.depth import remaining_depth
-from teff.node.delegation.record import FINAL, INVALID
+from teff.node.delegation.record import FINAL, INVALID, is_of_agent
 from teff.node.delegation.replies import STOP, Said, read_final, read_reply
 from teff.node.delegation.reviews import Reviewing
 from teff.node.delegation.tasks import Ledger, Task, planned
@@ -20,6 +22,7 @@ from teff.node.delegation.tools import agent_spec
 from teff.node.delegation.work import Work, event_of
 from teff.provider import ChatReply, ToolSpec
 from teff.runtime import EventType, ExecContext, StreamEvent
+from teff.runtime.meter import metered
 from teff.state import thaw
 from teff.tool.text import result_text, shorten
 
@@ -86,6 +89,7 @@ class Session:
 
     async def run(self) -> Answer:
         """Return the answer: the model's own, or where a bound is reached its best one."""
+        self._keep_usage(recorded_usage(self.ctx, without=is_of_agent))  # before a resume
         if not self.agents and self.node.sub_agents:
             await self.ctx.emit("limit", {"reason": "max_depth", "depth": self.node.depth})
         while not self.ledger.is_used_up:
@@ -128,14 +132,18 @@ class Session:
         limit = asyncio.timeout(node.llm_timeout)
         try:
             async with limit:
-                reply = await harness.call(
-                    messages,
-                    tools=tools if self.native else (),
-                    json_schema=json_schema,
-                    stop=STOP if tools and not self.native else (),
-                    stream=node.stream and self.native and is_step and not node.guarded("output"),
-                    on_token=node.on_token if is_step and not node.guarded("output") else None,
-                )
+                with self.counted():
+                    reply = await harness.call(
+                        messages,
+                        tools=tools if self.native else (),
+                        json_schema=json_schema,
+                        stop=STOP if tools and not self.native else (),
+                        stream=node.stream
+                        and self.native
+                        and is_step
+                        and not node.guarded("output"),
+                        on_token=node.on_token if is_step and not node.guarded("output") else None,
+                    )
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -145,15 +153,20 @@ class Session:
                 provider=harness.provider.name,
                 model=harness.model,
             ) from error
-        used: dict[str, Any] = {
-            "provider": harness.provider.name,
-            "model": reply.model or harness.model,
-            **reply.usage.to_json(),
-        }
-        used["total_tokens"] = reply.usage.total
-        used["cost"] = self.ctx.run.cost(f"{harness.provider.name}/{harness.model}", reply.usage)
-        self.events.append(event_of(self.ctx, "llm", used))  # the harness has told it already
         return reply
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Keep for the record what is asked within; the harness has told of it already."""
+        with metered() as used:
+            try:
+                yield
+            finally:
+                self._keep_usage(used)
+
+    def _keep_usage(self, used: Usage) -> None:
+        for asked, counts in used.by_model.items():
+            self.events.append(event_of(self.ctx, "llm", {"asked": asked, **counts}))
 
     async def tell(self, ctx: ExecContext, type: EventType, data: Mapping[str, Any]) -> None:
         """Tell whoever listens, and keep it for the record."""

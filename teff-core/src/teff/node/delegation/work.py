@@ -115,7 +115,7 @@ class Work:
         tools = session.overlay.tools
         if node.guarded("tool_result"):
             tools = [GuardedTool(tool, node) for tool in tools]
-        with one_level_down(session.depth):  # a tool may be an agent
+        with one_level_down(session.depth), session.counted():  # a tool may be an agent
             results = await run_tool_calls(
                 session.ctx,
                 [task.call for task in tasks],
