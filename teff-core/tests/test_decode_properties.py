@@ -142,3 +142,20 @@ def test_no_mark_is_the_beginning_of_another() -> None:
     assert len(OPENINGS) == len(set(OPENINGS))
     assert not set(OPENINGS) & {*CLOSINGS, *RESULTS, *THINKING_MARKS}
     assert {opening for decoder in DECODERS for opening in decoder.openings} <= set(OPENINGS)
+
+
+def test_every_mark_is_noticed_from_its_first_sign_on() -> None:
+    for mark in (
+        *OPENINGS,
+        *CLOSINGS,
+        *RESULTS,
+        *THINKING_MARKS,
+        "```",
+        '{"name',
+        "[add(",
+        "\nAction:",
+    ):
+        screen = ToolCallScreen(NAMES)
+        assert screen.feed("It is, ") == "It is, "
+        for end in range(1, len(mark)):
+            assert screen.feed(mark[end - 1]) == "", mark

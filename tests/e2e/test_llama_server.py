@@ -328,7 +328,7 @@ async def relay(url: str) -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]
 
 
 async def become(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.02)
 

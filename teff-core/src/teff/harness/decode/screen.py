@@ -45,6 +45,8 @@ class ToolCallScreen:
         """Take the next piece of the reply, and return what may be shown now."""
         if self._walk is None:
             return piece
+        if not self._waiting and self._walk.passes(piece):
+            return piece
         self._pieces.append(piece)
         self._waiting += len(piece)
         # Text that is held back is read again each time that it has grown by a quarter, so that the

@@ -61,6 +61,8 @@ _MAY_BEGIN = re.compile(
     rf"{MAY_BE_BARE_JSON}|\[\s{{0,20}}+(?:[^\W\d][\w.-]{{0,127}}+)?+\Z"
     rf"|\n{_LINE_BEGINNING}"
 )
+#: No mark begins in it, nor at its end: ``functools`` and ``to=`` are the only ones with a letter.
+_PLAIN = re.compile(r"(?:[^<\[{`\n>\u25c1\u273fft]|f(?!u|\Z)|t(?!o|\Z)|to(?!=|\Z))*+\Z")
 _MAY_BE_LINE = re.compile(_LINE_BEGINNING)
 
 
@@ -99,6 +101,19 @@ class Walk:
         self.final = final
         while self.position < len(self.text) and self._step():
             pass
+
+    def passes(self, piece: str) -> bool:
+        """Say whether a piece may be shown at once: nothing is open, and nothing in it may open.
+
+        What `go` would do with it is done then. Most pieces of most streams are such.
+        """
+        if self._is_fresh or self._until or self._thinking or self._is_over or self.waits_for:
+            return False
+        if _PLAIN.match(piece) is None:
+            return False
+        self._before = (self._before + piece)[-LEAD_IN - 1 :]
+        self._is_behind_call = self._is_behind_call and not piece.strip()
+        return True
 
     @property
     def waits_for(self) -> int:

@@ -343,7 +343,7 @@ def _sub_agent(name: str, spec: Any, *, place: int, model: str, provider: str) -
     options = dict(spec)
     name = name or str(options.pop("name", ""))
     what = f"agent {name!r}" if name else what
-    said = {"description": str(options.pop("description", "") or "")}
+    said: dict[str, Any] = {"description": str(options.pop("description", "") or "")}
     said |= {key: options.pop(key) for key in ("context", "limits") if key in options}
     sources = [source for source in ("flow", "node", "role") if source in options]
     if len(sources) > 1:
