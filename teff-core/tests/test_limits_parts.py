@@ -489,3 +489,27 @@ def test_a_tool_that_is_an_agent_fails_at_its_limit() -> None:
 def test_limits_of_an_agent_that_make_no_sense_are_refused(limits: Any) -> None:
     with pytest.raises(ConfigError, match="agent 'a': .*limit"):
         delegating(agent={"node": Asks(1), "limits": limits})
+
+
+# --- Of each run of an agent of a team
+
+
+@pytest.mark.parametrize("own", [None, {"max_model_calls": 2}])
+def test_the_limits_of_a_team_bound_each_run_of_an_agent_without_its_own(own: Any) -> None:
+    role: dict[str, Any] = {"system": "x", "use_tools": ["look"], "output_key": "answer"}
+    if own is not None:
+        role["limits"] = own
+    look_again = call_tool("look", {"word": "a"})
+    flow = flow_on("a", look_again, "done" if own else "a", *["finish"] * 3)
+    flow.team("Lead.", roles={"a": role}, limits={"max_model_calls": 1}, done_keys="answer")
+    heard: list[StreamEvent] = []
+    result = asyncio.run(
+        flow.compile().run(
+            {"messages": [{"role": "user", "content": "hi"}]}, tools=[look], emit=heard.append
+        )
+    )
+    if own:
+        assert (result["answer"], result.stop_reason, told(heard)) == ("done", "done_keys", [])
+    else:
+        assert told(heard)[0] == {"reason": "max_model_calls", "scope": "a/1"}
+        assert "answer" not in result

@@ -37,6 +37,7 @@ from teff.testing import ScriptedProvider, call_tool
 from teff.tool import tool
 
 PATHS = {
+    "teff": "AgentTool Delegate Limits Price Prices Supervisor SupervisorStrategy",
     "teff.checkpoint": "MemoryCheckpointer",
     "teff.flow": "AgentRole Case Flow SubFlow agent_step",
     "teff.flow.agent": "AgentRole agent_step",
@@ -58,6 +59,7 @@ PATHS = {
     "teff.node.supervisor": "Supervisor",
     "teff.prompt": "render_template",
     "teff.provider": "Provider ProviderRegistry",
+    "teff.runtime": "Limits Price Prices",
     "teff.skill": "Skill load_skill",
     "teff.state": "Append DELETE Overwrite",
     "teff.stream": "StreamEvent",

@@ -14,6 +14,7 @@ from teff.messages import assistant, message_text, user
 from teff.runtime import Limits, StreamEvent
 from teff.state import Append
 from teff.testing import ScriptedProvider
+from teff.tool import tool
 
 
 def models(provider: ScriptedProvider) -> dict[str, Any]:
@@ -155,6 +156,27 @@ def test_a_role_of_its_own_model_and_provider_wins_over_the_team() -> None:
     run(graph)
     assert [request.model for request in team.requests] == ["small"]
     assert [(request.model, request.temperature) for request in own.requests] == [("big", 0.1)]
+
+
+def test_what_a_role_says_of_its_model_and_tools_is_its_own() -> None:
+    @tool(register=False)
+    def look(word: str) -> str:
+        """Look a word up."""
+        return word
+
+    provider = ScriptedProvider(["a", "one", "b", "two", "finish"])
+    flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
+    roles = {
+        "a": AgentRole("A.", output_key="x", temperature=0.1, use_tools=["look"]),
+        "b": AgentRole("B.", output_key="y"),
+    }
+    graph = flow.team("Who?", roles=roles, temperature=0.9, max_tokens=5).compile()
+    asyncio.run(graph.run({"messages": [user("hi")]}, tools=[look]))
+    lead, one, _, two, _ = provider.requests
+    assert [request.temperature for request in (lead, one, two)] == [0.9, 0.1, None]
+    assert [request.max_tokens for request in (lead, one, two)] == [5, None, None]
+    offered = [[spec.name for spec in request.tools] for request in (lead, one, two)]
+    assert offered == [[], ["look"], []]
 
 
 def test_a_finish_token_of_its_own_reaches_the_finish_chain() -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from teff.errors import IncompleteStream, ProviderError
+from teff.provider.alarm import Alarm
 from teff.provider.call import Call
 from teff.provider.keys import RecentSecrets, secret_values, split_credentials
 from teff.provider.log_lines import hide_in_logs
@@ -166,6 +167,7 @@ class HttpClient:
             try:
                 yield reply
             finally:
+                reply.stop_waiting()
                 try:
                     if isinstance(chunks, AsyncGenerator):
                         await chunks.aclose()
@@ -270,6 +272,7 @@ class StreamedReply:
         self.has_ended = False
         self._http_errors = http_errors(call.provider)
         self._time = asyncio.get_running_loop().time
+        self._alarm = Alarm()
 
     async def read(
         self,
@@ -299,7 +302,7 @@ class StreamedReply:
             failure: ProviderError | None = None
             chunk = None
             try:
-                async with asyncio.timeout_at(until):
+                with self._alarm.at(until):
                     chunk = await anext(self._chunks, None)
             except TimeoutError:
                 failure = self._late(seconds, at_deadline=until < silent_at)
@@ -339,6 +342,10 @@ class StreamedReply:
                 async for _ in self._chunks:
                     pass
                 self.has_ended = True
+
+    def stop_waiting(self) -> None:
+        """Forget the timer of the last wait."""
+        self._alarm.stop()
 
     def parse(self, text: str) -> dict[str, Any]:
         """Parse one event.
