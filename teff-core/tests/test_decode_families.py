@@ -202,6 +202,7 @@ TEXT_FAMILIES: dict[str, Renderer] = {
         '<invoke name="%NAME%">\n%INVOKED%</invoke>\n',
         dumped="<function_calls>\n%</function_calls>",
     ),
+    "grok": each('<xai:function_call name="%NAME%">\n%INVOKED%</xai:function_call>\n'),
     "functiongemma": each("<start_function_call>call:%NAME%%ESCAPES%<end_function_call>"),
     "gemma4": each("<|tool_call>call:%NAME%%QUOTES%<tool_call|>"),
 }
@@ -374,6 +375,12 @@ def test_a_call_in_thinking_does_not_count(family: str) -> None:
         ('<invoke name="get_weather">{"city": "Oslo"}</invoke>', {"city": "Oslo"}),
         ('<|DSML|invoke name="get_weather"><|DSML|parameter name="n" string="true">2</|DSML|parameter></|DSML|invoke>', {"n": "2"}),
         ("<tool_call>get_weather</tool_call>", {}),
+        ('<tool_call>\n{{"name": "get_weather", "arguments": {"city": "Oslo"}}}\n</tool_call>', {"city": "Oslo"}),
+        ('<|tool_call_start|>[{"name": "get_weather", "arguments": {}}]<|tool_call_end|>', {}),
+        ('<TOOLCALL>[get_weather(city="Oslo")]</TOOLCALL>', {"city": "Oslo"}),
+        ('<|python_tag|>get_weather(city="Oslo")', {"city": "Oslo"}),
+        ('<|python_start|>[get_weather(city="Oslo")]<|python_end|>', {"city": "Oslo"}),
+        ('<function_calls><invoke name="get_weather"></invoke></function_calls>', {}),
         ("<tool_call>get_weather<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>", {"days": 2}),
         (">>>all\nI look.\n>>>get_weather\n{}", {}),
         ("<|recipient|>all\n<|content|>I look.\n<|recipient|>get_weather\n<|content|>{}", {}),
@@ -418,12 +425,24 @@ def test_a_way_of_writing_is_read(text: str, expected: dict[str, Any]) -> None:
         "```tool_code\nresult = [get_weather(city=x) for x in cities]\n```",
         "```json\n{\"name\": \"get_weather\", \"arguments\": {}}\n```\nThis calls the tool.",
         "<start_function_call>call:get_weather{city:<escape>Oslo",
+        "<function=get_weather>\n<parameter=city>\nOslo\n<parameter=days>\n2\n</parameter>\n</function>",
         "<|channel|>analysis<|message|>to=functions.get_weather {}<|end|>",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_call_is_none(text: str) -> None:
     assert decoded(text) == []
     assert decode_reply(text, NAMES).text in (text, "")
+
+
+def test_several_mistral_calls_may_share_one_mark() -> None:
+    text = '[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}list_files[ARGS]{}'
+    assert decoded(text) == [("get_weather", {"city": "Oslo"}), ("list_files", {})]
+
+
+def test_an_example_of_the_syntax_in_a_text_stays_in_it() -> None:
+    body = "Write:\n<parameter=city>\nOslo\n</parameter>\nin it."
+    text = f"<function=get_weather>\n<parameter=body>\n{body}\n</parameter>\n</function>"
+    assert decoded(text) == [("get_weather", {"body": body})]
 
 
 # Any calls.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,24 @@ def test_slips_of_json_are_read(arguments: str) -> None:
     assert calls(text) == [("get_weather", {"city": "Oslo", "warm": True, "at": None})]
 
 
+@pytest.mark.parametrize(
+    ("lead_in", "is_call"),
+    [
+        ("It looks like you want the weather, such as it is. I look:\n", True),
+        ("For example, I could guess.\nBut I will look:\n", True),
+        ("A call looks like this:\n", False),
+        ("A call looks like:\n", False),
+        ("The model writes, for instance,\n\n", False),
+        ("word " * 100, False),
+    ],
+)
+def test_a_fence_is_a_call_where_only_a_lead_in_stands_before_it(
+    lead_in: str, is_call: bool
+) -> None:
+    text = '```json\n{"name": "get_weather", "arguments": {}}\n```'
+    assert calls(lead_in + text) == [("get_weather", {})] * is_call
+
+
 def test_a_broken_call_does_not_take_the_next_one_with_it() -> None:
     broken = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}</tool_call>'
     assert calls(f"{broken}\n{OSLO}") == [("get_weather", {"city": "Oslo"})]
@@ -212,6 +231,12 @@ def test_every_mark_has_a_decoder_and_every_decoder_a_family() -> None:
         ("Action: search\nAction Input: cats and\ndogs\nObservation: none", "search", "cats and\ndogs", None),
         ("Action: search\nAction Input:\nObservation: none", "search", "", None),
         ("Action: search", "search", None, None),
+        ('Action: search\nAction Input: "cats"', "search", '"cats"', "cats"),
+        ("Action: search(cats?)", "search", "cats?", None),
+        ("Action: search('cats')", "search", "'cats'", "cats"),
+        ("Action: search(query='cats', n=2)", "search", "query='cats', n=2", {"query": "cats", "n": 2}),
+        ("Action: Web-Search.\nAction Input: cats", "Web-Search", "cats", None),
+        ("Action: code reviewer\nAction Input: cats", "code reviewer", "cats", None),
         ('Action\uff1aadd\nAction Input\uff1a{"a": 1}', "add", '{"a": 1}', {"a": 1}),
     ],
 )  # fmt: skip
@@ -234,7 +259,7 @@ def test_an_input_that_is_no_json_says_so(given: str, problem: str) -> None:
     assert action is not None
     assert problem in action.problem
     assert action.raw is not None
-    assert action.raw.startswith("{")
+    assert action.raw.startswith(("{", "["))
     assert action.value is None
 
 
@@ -333,8 +358,7 @@ def test_what_is_too_long_for_a_call_is_shown(monkeypatch: pytest.MonkeyPatch) -
     assert len(shown + screen.close()) > 5000
 
 
-# Work grows with the length of a reply: looks at the text are counted, not seconds.
-
+# Work grows with the length of a reply: calls are counted, not seconds.
 
 HOSTILE = [
     "<tool_call>",
@@ -363,33 +387,34 @@ HOSTILE = [
 ]
 
 
-class Counted(str):
-    """A text that counts the characters that are looked at by slices and searches of its own."""
-
-    __slots__ = ()
-
-
-def steps(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+def calls_made(work: Callable[[], object]) -> int:
     count = 0
-    step = walk.Walk._step
 
-    def counted(self: walk.Walk) -> bool:
+    def counted(frame: object, event: str, argument: object) -> None:
         nonlocal count
-        count += 1
-        return step(self)
+        count += event in ("call", "c_call")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(walk.Walk, "_step", counted)
-        decode_reply(text, NAMES)
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
     return count
 
 
 @pytest.mark.parametrize("seed", HOSTILE)
-def test_hostile_text_is_decoded_in_a_bounded_number_of_steps(
-    seed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = seed * (100_000 // len(seed))
-    assert steps(text, monkeypatch) <= len(text) // 2 + 10
+def test_the_work_on_hostile_text_grows_with_its_length(seed: str) -> None:
+    small = calls_made(lambda: decode_reply(seed * (10_000 // len(seed)), NAMES))
+    great = calls_made(lambda: decode_reply(seed * (80_000 // len(seed)), NAMES))
+    assert great <= 12 * small + 100_000
+
+
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_the_work_on_a_hostile_stream_grows_with_its_length(seed: str) -> None:
+    small = calls_made(lambda: streamed(seed * (4_000 // len(seed)), size=50))
+    great = calls_made(lambda: streamed(seed * (32_000 // len(seed)), size=50))
+    assert great <= 12 * small + 100_000
 
 
 def pieces_read(text: str) -> Iterator[int]:
@@ -406,6 +431,16 @@ def test_a_long_call_is_read_a_bounded_number_of_times_while_it_comes() -> None:
     sizes = list(pieces_read(text))
     looked = [size for before, size in zip(sizes, sizes[1:], strict=False) if size != before]
     assert sum(looked) < 20 * len(text)
+
+
+def test_tags_that_a_sentence_speaks_of_are_no_thinking() -> None:
+    text = "Write <analysis> first, `<think>` never.\nThen close it: </analysis>. Done."
+    assert decode_reply(text, NAMES).text == text
+    assert "".join(streamed(text)) == text
+    assert (
+        decode_reply("<analysis>So.</analysis>\n<thought>\nSo.</thought>Done.", NAMES).text
+        == "Done."
+    )
 
 
 def test_thinking_is_taken_out_of_a_text() -> None:

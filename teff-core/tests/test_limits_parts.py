@@ -500,7 +500,7 @@ def test_the_limits_of_a_team_bound_each_run_of_an_agent_without_its_own(own: An
     if own is not None:
         role["limits"] = own
     look_again = call_tool("look", {"word": "a"})
-    flow = flow_on("a", look_again, "done" if own else "a", *["finish"] * 3)
+    flow = flow_on("a", look_again, "done" if own else "finish")
     flow.team("Lead.", roles={"a": role}, limits={"max_model_calls": 1}, done_keys="answer")
     heard: list[StreamEvent] = []
     result = asyncio.run(
@@ -512,4 +512,4 @@ def test_the_limits_of_a_team_bound_each_run_of_an_agent_without_its_own(own: An
         assert (result["answer"], result.stop_reason, told(heard)) == ("done", "done_keys", [])
     else:
         assert told(heard)[0] == {"reason": "max_model_calls", "scope": "a/1"}
-        assert "answer" not in result
+        assert result["answer"] == ""

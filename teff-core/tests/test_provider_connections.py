@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -17,6 +20,8 @@ from hypothesis import strategies as st
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.http import HttpClient
 from teff.provider.sse import SseParser
+
+PEM = Path(__file__).parent / "data" / "loopback.pem"
 
 EVENT = b"b\r\ndata: 123\n\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -40,15 +45,20 @@ class Server:
         most: how many were open at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.url = ""
+        self._tls = tls
         self.opened = 0
         self.most = 0
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=1000)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, backlog=1000, ssl=self._tls
+        )
+        self.url = (
+            f"http{'s' if self._tls else ''}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        )
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -107,17 +117,19 @@ async def stream(
             reads = None if reads is None else reads - 1
 
 
-async def refused(call: Awaitable[None]) -> None:
+async def refused(
+    call: Callable[[HttpClient, str, str], Awaitable[None]], client: HttpClient, url: str
+) -> None:
     with pytest.raises(ProviderError) as info:
-        await call
-    assert info.value.status in (429, 503)
+        await call(client, url, "/busy")
+    assert info.value.status == 429
 
 
 KINDS: dict[str, Callable[[HttpClient, str], Awaitable[None]]] = {
     "plain": plain,
     "stream": stream,
-    "plain, refused": lambda client, url: refused(plain(client, url, "/busy")),
-    "stream, refused": lambda client, url: refused(stream(client, url, "/busy")),
+    "plain, refused": partial(refused, plain),
+    "stream, refused": partial(refused, stream),
     "stream, left early": lambda client, url: stream(client, url, "/endless", reads=1),
     "stream, never read": lambda client, url: stream(client, url, "/stream", reads=0),
 }
@@ -131,14 +143,16 @@ ENDLESS: dict[str, Callable[[HttpClient, str], Awaitable[None]]] = {
 }
 
 
-def run(test: Callable[[HttpClient, Server], Awaitable[None]]) -> None:
+def run(
+    test: Callable[[HttpClient, Server], Awaitable[None]], *, tls: ssl.SSLContext | None = None
+) -> None:
     """Run ``test`` with a client and a server, then see that all is closed and nothing was said."""
     complaints: list[dict[str, Any]] = []
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, said: complaints.append(said))
-        async with Server() as server:
-            client = HttpClient("p")
+        async with Server(tls) as server:
+            client = HttpClient("p", ca_file=str(PEM))
             try:
                 await test(client, server)
             finally:
@@ -191,19 +205,19 @@ def test_a_thousand_calls_of_every_kind_have_no_more_open_at_once(
 def test_refused_streams_use_one_connection() -> None:
     async def test(client: HttpClient, server: Server) -> None:
         for _ in range(200):
-            await refused(stream(client, server.url, "/busy"))
+            await refused(stream, client, server.url)
         assert server.opened == 1
 
     run(test)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("cancels", [1, 2])
 def test_a_thousand_calls_that_are_cancelled_at_any_moment_leave_nothing(
-    monkeypatch: pytest.MonkeyPatch, seed: int, cancels: int
+    monkeypatch: pytest.MonkeyPatch, cancels: int, secure: bool
 ) -> None:
     monkeypatch.setattr("teff.provider.pool._MAX_CONNECTIONS", 20)
-    chance = random.Random(seed)
+    chance = random.Random(cancels)
     kinds = [*KINDS.values(), *ENDLESS.values()]
 
     async def cancelled(client: HttpClient, server: Server) -> None:
@@ -222,7 +236,11 @@ def test_a_thousand_calls_that_are_cancelled_at_any_moment_leave_nothing(
         assert server.most <= 20
         await still_works(client, server, 60)
 
-    run(test)
+    tls = None
+    if secure:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(PEM)
+    run(test, tls=tls)
 
 
 @settings(max_examples=40)
@@ -384,5 +402,30 @@ def test_a_stream_that_ends_too_early_frees_its_place(monkeypatch: pytest.Monkey
                     while await reply.read(parser) is not None:
                         pass
         await still_works(client, server, 2)
+
+    run(test)
+
+
+def test_a_slow_reader_makes_the_server_wait() -> None:
+    pieces = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal pieces
+        piece = b"data: %s\n\n" % (b"x" * 500_000)
+        with suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            for _ in range(400):
+                writer.write(piece)
+                await writer.drain()
+                pieces += 1
+        writer.close()
+
+    async def test(client: HttpClient, server: Server) -> None:
+        flooding = await asyncio.start_server(flood, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{flooding.sockets[0].getsockname()[1]}"
+        async with flooding, client.stream(url, {}, timeout=5.0) as reply:
+            assert await reply.read(SseParser())
+            await asyncio.sleep(0.1)
+            assert pieces < 100
 
     run(test)

@@ -94,14 +94,33 @@ def test_a_used_up_account_is_permanent_although_its_status_is_429() -> None:
     assert is_permanent(429, "insufficient_quota")
 
 
+@pytest.mark.parametrize("code", ["billing_hard_limit_reached", "billing_not_active"])
+def test_so_is_an_account_that_may_not_ask(code: str) -> None:
+    assert refusal(429, {"error": {"message": "pay", "code": code}}).permanent
+    assert not refusal(429, {"error": {"message": "wait", "code": "rate_limit_exceeded"}}).permanent
+
+
+@pytest.mark.parametrize(
+    "value", ["1s", "6m0s", "120ms", "-1", "0", "soon", "", "9" * 400, "\u0664"]
+)
+def test_headers_about_rate_limits_do_no_harm(value: str) -> None:
+    names = ["limit_requests", "remaining_tokens", "reset_requests", "reset_tokens", "reset"]
+    error = refusal(429, b"", **{f"x_ratelimit_{name}": value for name in names})
+    assert (error.status, error.permanent, error.retry_after) == (429, False, None)
+
+
 def test_the_server_may_say_itself_whether_to_retry() -> None:
     assert not refusal(400, x_should_retry="true").permanent
     assert refusal(500, x_should_retry="false").permanent
+    assert refusal(500, x_should_retry=" False ").permanent
+    assert refusal(400, x_should_retry="maybe").permanent
 
 
 def test_milliseconds_win_over_seconds() -> None:
     assert retry_after({"retry-after-ms": "1500", "retry-after": "7"}) == 1.5
     assert retry_after({"retry-after-ms": "soon", "retry-after": "7"}) == 7.0
+    assert retry_after({"retry-after": "0.5"}) == 0.5
+    assert retry_after({"retry-after": "86400"}) == 86_400.0
 
 
 def test_a_date_is_turned_into_seconds() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import json
+import logging
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +15,7 @@ from hypothesis import strategies as st
 from teff.errors import ConfigError
 from teff.provider.http import join_url
 from teff.provider.keys import (
+    RecentSecrets,
     check_base_url,
     mask,
     public_url,
@@ -16,6 +23,7 @@ from teff.provider.keys import (
     secret_values,
     split_credentials,
 )
+from teff.provider.log_lines import hide_in_logs
 
 CANARY = "sk-canary-0123456789"
 
@@ -47,10 +55,72 @@ def test_a_key_that_no_header_can_carry_is_refused_unseen(
     assert CANARY not in str(caught.value)
 
 
-def test_secrets_are_masked_however_they_are_written() -> None:
-    secret = 'pass"word/1234'
-    for written in (secret, 'pass\\"word/1234', "pass%22word%2F1234"):
-        assert mask(f"a {written} b", [secret]) == "a *** b"
+SECRET = "pa<s\"w/o\\r&d+1='#"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        json.dumps,
+        lambda text: json.dumps(json.dumps(text)),
+        lambda text: json.dumps(text).replace("/", "\\/"),
+        lambda text: json.dumps(text).replace("<", "\\u003c").replace("&", "\\u0026"),
+        lambda text: quote(text, safe=""),
+        lambda text: quote(text, safe="").lower(),
+        quote,
+        html.escape,
+        lambda text: "".join(f"&#{ord(each)};" if each in "<&'" else each for each in text),
+        repr,
+        lambda text: repr(text.encode()),
+        lambda text: repr(json.dumps({"key": text}).encode()),
+        lambda text: html.escape(json.dumps(text)),
+    ],
+)
+def test_secrets_are_masked_however_they_are_written(write: Callable[[str], str]) -> None:
+    masked = mask(f"a {write(SECRET)} b {write(SECRET)} c", [SECRET])
+    assert masked.count("***") == 2
+    assert "pa<s" not in masked
+    assert "w" not in masked
+
+
+def test_a_secret_that_is_cut_off_at_the_end_is_masked() -> None:
+    for length in range(8, len(CANARY) + 1):
+        assert mask(f"wrong key {CANARY[:length]}", [CANARY]) == "wrong key ***"
+    assert mask(f"wrong key {CANARY[:7]}", [CANARY]) == "wrong key sk-cana"
+    assert mask("aaaaaaaaa", ["aaaaaaaaab"]) == "***"
+    assert mask(f"{CANARY[:12]} in between", [CANARY]) == f"{CANARY[:12]} in between"
+
+
+def test_longer_secrets_go_first() -> None:
+    assert mask(f"x: Bearer {CANARY}", [CANARY, f"Bearer {CANARY}"]) == "x: ***"
+
+
+def test_the_secrets_that_were_sent_last_are_known() -> None:
+    secrets = RecentSecrets()
+    secrets.add(["first-secret"])
+    for number in range(1000):
+        secrets.add([f"secret-{number}", "used-all-the-time"])
+    known = list(secrets)
+    assert {"secret-999", "used-all-the-time"} <= set(known)
+    assert "first-secret" not in known
+    assert len(known) <= 250
+
+
+def test_log_lines_of_httpx_show_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    hide_in_logs([CANARY])
+    hide_in_logs([CANARY])
+    logging.getLogger("httpx").info("HTTP Request: %s %r", "POST", CANARY)
+    logging.getLogger("httpcore.http11").debug("return_value=(b'key: %s')", CANARY)
+    logging.getLogger("httpcore.socks").debug("auth=('me', %r) %d", CANARY, 7)
+    logging.getLogger("httpx").info("100%% of %s", "nothing")
+    assert [record.getMessage() for record in caplog.records] == [
+        "HTTP Request: POST '***'",
+        "return_value=(b'key: ***')",
+        "auth=('me', '***') 7",
+        "100% of nothing",
+    ]
 
 
 def test_header_values_are_secret_and_so_is_what_follows_bearer() -> None:

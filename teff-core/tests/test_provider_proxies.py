@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import subprocess
 import sys
@@ -202,7 +203,7 @@ def test_an_unusable_environment_is_named(monkeypatch: pytest.MonkeyPatch, varia
 
     async def test(client: HttpClient) -> None:
         with pytest.raises(ConfigError, match=variable):
-            await post(client, "http://example.invalid/")
+            await post(client, "https://example.invalid/")
 
     run(test)
 
@@ -336,3 +337,20 @@ def test_a_ca_file_that_cannot_be_used_is_named_at_once(tmp_path: Path, what: st
         path.write_text("hello")
     with pytest.raises(ConfigError, match=r"'p': ca_file '.*ca\.pem' cannot be used: .*PEM"):
         HttpClient("p", ca_file=str(path))
+
+
+def test_a_server_that_is_slow_to_agree_on_tls_can_be_left() -> None:
+    async def test(client: HttpClient) -> None:
+        async with ReplayServer(json_answer({})) as server:
+            url = server.url.replace("http:", "https:")  # it waits for a request, and TLS for it
+            with pytest.raises(ProviderError, match="did not answer within"):
+                await post(client, url, timeout=0.05)
+            call = asyncio.ensure_future(post(client, url))
+            await asyncio.sleep(0.02)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            gc.collect()
+            await server.all_closed()
+
+    run(test)

@@ -96,8 +96,9 @@ def test_a_policy_that_takes_the_proposal_leaves_the_decision_to_the_model() -> 
 
 
 def test_a_policy_that_does_nothing_sensible_is_told_what_is_known() -> None:
-    with pytest.raises(ConfigError, match="Known: a, b, finish"):
+    with pytest.raises(ConfigError) as caught:
         decide(lead("x", Overrules, agents=["a", "b"], max_reasks=0), ASKED)
+    assert str(caught.value).count("Known: a, b, finish.") == 1
 
 
 class Approves(Supervisor):

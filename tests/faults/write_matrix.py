@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.faults.matrix import Cell, Failure, Seen
 
-__all__ = ["PAGE", "block", "block_in", "with_block"]
+__all__ = ["PAGE", "block_in", "label", "row", "tables", "with_block"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "providers.md"
 BEGIN, END = "<!-- fault matrix: begin -->", "<!-- fault matrix: end -->"
 
+_PREFACE = (
+    "The runs are those of a node with `openai` and with `ollama`, of streams and of whole answers, for a text,",
+    "with tools and with a schema, with the default of two retries; where they differ, the table says so.",
+    "`python tests/faults/write_matrix.py` writes it.",
+)
 _HEADS = {
     "once": "it fails once",
     "always": "it goes on, and there is a fallback",
@@ -42,28 +47,46 @@ _DIMENSIONS: Sequence[tuple[Callable[[Cell], str], Mapping[str, str]]] = (
 )
 
 
-def block() -> str:
-    """Run the matrix, and return the tables that tell of it."""
-    from tests.faults.matrix import AFTER, BEFORE, NOTHING, seen
+def tables(row_of: Callable[[Failure, bool], str]) -> str:
+    """Return what stands between the marks, with the rows that ``row_of`` gives.
 
-    before = [(failure, seen(failure)) for failure in (NOTHING, *BEFORE)]
-    after = [(failure, seen(failure, shown=True)) for failure in AFTER]
-    runs = sum(len(found) for _, found in [*before, *after])
-    return "\n".join(
-        [
-            f"Each cell is what {runs} runs of a node came to: both providers, streams and whole",
-            "answers, for a text, with tools and with a schema, with the default of two retries. The",
-            "tables are written by `python tests/faults/write_matrix.py`, and a test compares them.",
-            "",
-            "Before a token was shown, and whenever the answer is not streamed:",
-            "",
-            *_table(before),
-            "",
-            "After a token of a stream was shown, nobody is asked again:",
-            "",
-            *_table(after),
-        ]
-    )
+    Args:
+        row_of: takes a failure, and whether it comes after a token was shown.
+    """
+    from tests.faults.matrix import AFTER, BEFORE, NOTHING
+
+    lines = [
+        *_PREFACE,
+        "",
+        "Before a token was shown, and whenever the answer is not streamed:",
+        "",
+        f"| the server | {' | '.join(_HEADS.values())} |",
+        "|---|" + "---|" * len(_HEADS),
+        *(row_of(failure, False) for failure in (NOTHING, *BEFORE)),
+        "",
+        "After a token of a stream was shown nobody is asked again, with a fallback or without:",
+        "",
+        "| the server | what comes of it |",
+        "|---|---|",
+        *(row_of(failure, True) for failure in AFTER),
+    ]
+    return "\n".join(lines)
+
+
+def row(failure: Failure, shown: bool) -> str:
+    """Run a failure, and return the row that tells of it."""
+    from tests.faults.matrix import seen
+
+    found = seen(failure, shown=shown)
+    if shown:
+        return f"{label(failure)} {_outcome(found)} |"
+    texts = [_outcome({c: s for c, s in found.items() if c.situation == one}) for one in _HEADS]
+    return f"{label(failure)} {' | '.join(texts)} |"
+
+
+def label(failure: Failure) -> str:
+    """Return how the row of a failure begins."""
+    return f"| {failure.name}{f' (`{failure.only}`)' if failure.only else ''} |"
 
 
 def block_in(page: str) -> str:
@@ -75,15 +98,6 @@ def with_block(page: str, tables: str) -> str:
     """Return a page with ``tables`` between the two marks."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.partition(END)[2]}"
-
-
-def _table(rows: Sequence[tuple[Failure, Mapping[Cell, Seen]]]) -> list[str]:
-    lines = [f"| the server | {' | '.join(_HEADS.values())} |", "|---|" + "---|" * len(_HEADS)]
-    for failure, found in rows:
-        texts = [_outcome({c: s for c, s in found.items() if c.situation == one}) for one in _HEADS]
-        only = f" (`{failure.only}`)" if failure.only else ""
-        lines.append(f"| {failure.name}{only} | {' | '.join(texts)} |")
-    return lines
 
 
 def _outcome(found: Mapping[Cell, Seen]) -> str:
@@ -105,14 +119,14 @@ def _outcome(found: Mapping[Cell, Seen]) -> str:
 
 def _written(outcome: str) -> str:
     kind, _, name = outcome.partition(": ")
-    return f"{kind} `{name}`" if name else kind
+    return f"`{name}`" if name else kind
 
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
     target = Path(sys.argv[1]) if sys.argv[1:] else PAGE
     page = target.read_text(encoding="utf-8") if target.exists() else f"{BEGIN}\n{END}\n"
-    target.write_text(with_block(page, block()), encoding="utf-8")
+    target.write_text(with_block(page, tables(row)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from teff.cli.duration import read_duration
 from teff.errors import ProviderError
 from teff.testing.scripted import call_tool
 
@@ -182,12 +183,40 @@ LOOP = "steps: [transform: {action: now, id: a}, command: {goto: a}]"
 
 @pytest.mark.parametrize(
     ("option", "reason"),
-    [(["--max-steps", "5"], "max_steps"), (["--deadline", "0.05"], "deadline")],
+    [
+        (["--max-steps", "5"], "max_steps"),
+        (["--deadline", "0.05"], "deadline"),
+        (["--deadline", "50ms"], "deadline"),
+    ],
 )
 def test_a_bound_stops_the_run(teff, flow, option, reason):
     done = teff("run", flow(LOOP), *option)
     assert done.code == 4
     assert f"stopped: {reason} · " in done.err
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        *[("60", 60.0), ("60s", 60.0), ("1.5m", 90.0), ("2 min", 120.0)],
+        *[("1h", 3600.0), ("500ms", 0.5), (" 3S ", 3.0)],
+    ],
+)
+def test_a_time_may_have_a_unit(written, seconds):
+    assert read_duration(None, None, written) == pytest.approx(seconds)
+
+
+def test_what_is_no_time_is_wrong_use(teff, flow):
+    done = teff("run", flow(LOOP), "--deadline", "soon")
+    assert (done.code, "'soon' is no time: write 90, 90s, 1.5m or 2h." in done.err) == (2, True)
+
+
+def test_calls_of_tools_are_bounded(teff, flow):
+    done = teff("run", flow(LOOP), "--max-tool-calls", "-1")
+    assert (done.code, "--max-tool-calls must be a whole number, 0 or more" in done.err) == (
+        2,
+        True,
+    )
 
 
 def test_bounds_of_the_command_line_are_laid_over_those_of_the_file(teff, flow):

@@ -12,7 +12,17 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import attrs
 
-__all__ = ["Checkpointer", "Durability", "Lease", "Record", "RecordKind", "RunState"]
+__all__ = [
+    "Checkpointer",
+    "Durability",
+    "Lease",
+    "Record",
+    "RecordKind",
+    "RunState",
+    "RunStore",
+    "RunSummary",
+    "StoredRecord",
+]
 
 #: What a record survives once ``append`` has returned: the end of the run object (``exit`` of the
 #: process loses it), a crash of the process, or a loss of power.
@@ -35,7 +45,7 @@ class Record:
         kind: what it is.
         path: the frame or the call that it belongs to, ``"plan/3"`` or ``"fan/1/[17]"``; "" for the
             root frame.
-        data: JSON-like values, frozen; the journal knows their meaning.
+        data: JSON values, frozen; the journal knows their meaning.
     """
 
     kind: RecordKind
@@ -95,4 +105,89 @@ class Checkpointer(Protocol):
 
     async def release(self, lease: Lease, state: RunState) -> None:
         """Give the run back, saying how it was left. Releasing a lost lease does nothing."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class RunSummary:
+    """A stored run, as a list shows it.
+
+    Attributes:
+        run_id: its id.
+        owner: whose it is.
+        state: how it was left; ``running`` is also a run whose process died.
+        held: whether somebody holds its lease now.
+        records: how many records it has.
+        created, updated: when the first and the last one was stored, in seconds since the epoch.
+    """
+
+    run_id: str
+    owner: str
+    state: RunState
+    held: bool
+    records: int
+    created: float
+    updated: float
+
+
+@attrs.frozen(kw_only=True)
+class StoredRecord:
+    """A record with its place in a run: its number, from 1 without a gap, and when it was stored."""
+
+    number: int
+    stored: float
+    record: Record
+
+
+@runtime_checkable
+class RunStore(Checkpointer, Protocol):
+    """A checkpointer that people can look into."""
+
+    async def list(self, *, owner: str = "default") -> Sequence[RunSummary]:
+        """Return the runs of an owner, the one that was written last first."""
+        ...
+
+    async def get(self, run_id: str, *, owner: str = "default") -> RunSummary | None:
+        """Return one run, or None."""
+        ...
+
+    async def history(self, run_id: str, *, owner: str = "default") -> Sequence[StoredRecord]:
+        """Return the records of a run with their numbers and times; empty where there is none.
+
+        Raises:
+            CheckpointCorrupt: they are not what was stored.
+        """
+        ...
+
+    async def fork(
+        self, run_id: str, at: int, new_id: str, *, owner: str = "default"
+    ) -> RunSummary:
+        """Begin a run with the first ``at`` records of another, which stays as it is.
+
+        Raises:
+            CheckpointError: there is no such run or number, or ``new_id`` is taken.
+        """
+        ...
+
+    async def copy(self, run_id: str, new_id: str, *, owner: str = "default") -> RunSummary:
+        """Begin a run with all records of another.
+
+        Raises:
+            CheckpointError: there is no such run, or ``new_id`` is taken.
+        """
+        ...
+
+    async def delete(self, run_id: str, *, owner: str = "default") -> bool:
+        """Delete a run and everything of it; say whether there was one.
+
+        Raises:
+            RunLocked: somebody works on it.
+        """
+        ...
+
+    async def prune(self, *, older_than: float, owner: str = "default") -> int:
+        """Delete the runs that ended, and were written last over ``older_than`` seconds ago.
+
+        Returns how many. Runs that are held, paused or unfinished stay.
+        """
         ...

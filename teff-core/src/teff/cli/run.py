@@ -10,6 +10,7 @@ import attrs
 import click
 
 from teff.cli.conversation import needs_message
+from teff.cli.duration import read_duration
 from teff.cli.ending import exit_code, show_end
 from teff.cli.execute import execute
 from teff.cli.files import one_file, takes_file
@@ -45,11 +46,17 @@ _SHOWN_WARNINGS = 3
 @click.option("--base-url", metavar="URL", help="The address of the default provider.")
 @click.option("--max-steps", type=int, metavar="N", help="Stop after N steps.")
 @click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
+@click.option("--max-tool-calls", type=int, metavar="N", help="Stop after N calls of tools.")
 @click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
 @click.option(
     "--max-cost", type=float, metavar="N", help="Stop at this cost, by the file's prices."
 )
-@click.option("--deadline", type=float, metavar="SECONDS", help="Stop after so many seconds.")
+@click.option(
+    "--deadline",
+    callback=read_duration,
+    metavar="SECONDS",
+    help="Stop after this time: 60, 60s, 2m, 1h.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Standard output is one JSON object.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
 @click.pass_context
@@ -167,8 +174,7 @@ def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
 
 def _limits(workflow: Workflow, given: Mapping[str, Any]) -> RunOptions:
     """Return the bounds of the command line, laid over those of the file."""
-    names = ("max_steps", "max_model_calls", "max_tokens", "max_cost", "deadline")
-    bounds = {name: given[name] for name in names if given[name] is not None}
+    bounds = {name: given[name] for name in Limits.names() if given[name] is not None}
     if not bounds:
         return {}
     try:

@@ -9,9 +9,8 @@ from typing import Any, Self, TypedDict, Unpack
 import attrs
 
 from teff.errors import ConfigError, ProviderError
-from teff.harness.attempts import Attempts, ModelCallback, Shown, TokenCallback
+from teff.harness.attempts import Attempts, ModelCallback, Screen, Shown, TokenCallback
 from teff.harness.cache import CacheOption, cache_of
-from teff.harness.decode import ToolCallScreen, decode_reply
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
 from teff.harness.repair import valid_messages
 from teff.harness.retry import RetryPolicy
@@ -303,7 +302,6 @@ class Harness:
     def _attempts(
         self, draft: ChatRequest, *, stream: bool, on_token: TokenCallback | None
     ) -> Attempts:
-        names = [tool.name for tool in draft.tools]
         return Attempts(
             ctx=self._ctx,
             retry=self._retry,
@@ -312,7 +310,7 @@ class Harness:
             on_llm=self._settings.get("on_llm"),
             on_token=on_token,
             live=stream and (self._ctx.listening or on_token is not None),
-            screen=partial(ToolCallScreen, names) if names and self._reads_text else None,
+            screen=partial(_screen, draft.tools) if draft.tools and self._reads_text else None,
         )
 
     @property
@@ -321,8 +319,12 @@ class Harness:
 
     def _read(self, reply: ChatReply, draft: ChatRequest) -> ChatReply:
         """Take calls of tools out of the text, where the model wrote them into it."""
-        if not draft.tools or reply.tool_calls or not self._reads_text:
+        # What the token limit cut off may lack the end of its last argument.
+        is_cut = reply.finish_reason == "length"
+        if not draft.tools or reply.tool_calls or is_cut or not self._reads_text:
             return reply
+        from teff.harness.decode import decode_reply  # loaded where a model has tools
+
         schemas = {tool.name: tool.schema for tool in draft.tools}
         decoded = decode_reply(reply.text, list(schemas), schemas)
         if not decoded.calls:
@@ -336,6 +338,13 @@ class Harness:
                     f"provider {target.provider.name!r} cannot call tools, and "
                     f"{self._ctx.node_id!r} offers some: use another provider, or remove use_tools."
                 )
+
+
+def _screen(tools: Sequence[ToolSpec]) -> Screen:
+    from teff.harness.decode import ToolCallScreen
+
+    schemas = {tool.name: tool.schema for tool in tools}
+    return ToolCallScreen(list(schemas), schemas)
 
 
 def _named(what: str, name: str | None, ctx: ExecContext) -> str:

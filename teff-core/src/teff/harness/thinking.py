@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["THINKING_MARK", "THINKING_MARKS", "is_opening", "without_thinking"]
+__all__ = ["THINKING_MARK", "THINKING_MARKS", "is_certain", "is_opening", "without_thinking"]
 
 _NAMES: Final = (
     "think",
@@ -50,6 +50,11 @@ THINKING_MARK: Final = re.compile(
 def is_opening(mark: str) -> bool:
     """Say whether a thinking mark opens a thinking part; else it closes one."""
     return mark[1] != "/" and "end" not in mark.lower()
+
+
+def is_certain(mark: str) -> bool:
+    """Say whether a mark has no other use: people write of ``<analysis>``, too, within a line."""
+    return "think" in mark.lower() or "|" in mark
 
 
 def without_thinking(text: str) -> str:

@@ -280,10 +280,11 @@ class Supervisor(ModelNode):
             ConfigError: there is no fallback.
         """
         if not self.fallback_agent:
+            meant = suggest(str(route), self.vocabulary).strip()
             raise ConfigError(
                 f"{self._described(self.id)}: decide() returned {route!r}, which is no agent. "
                 f"Known: {', '.join(self.vocabulary)}.",
-                hint=suggest(str(route), self.vocabulary).strip(),
+                hint=meant if meant.startswith("Did you mean") else "",
             )
         pairs = (*(self.route_keys or {}).items(), *self._pipeline)
         slots = [slot for agent, slot in pairs if agent == self.fallback_agent]

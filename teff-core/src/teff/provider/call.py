@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
@@ -17,13 +18,15 @@ from teff.provider.failures import (
     shorten,
 )
 from teff.provider.keys import mask, public_url
-from teff.provider.pool import import_httpx, proxy_for
+from teff.provider.pool import http_errors, import_httpx, proxy_for
 from teff.provider.reading import parse_json
 
 __all__ = ["MAX_BODY_BYTES", "Call"]
 
 #: A whole reply may be this long.
 MAX_BODY_BYTES = 32 * 1024 * 1024
+
+Result = TypeVar("Result")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -71,6 +74,36 @@ class Call:
             secrets=self.secrets,
         )
 
+    async def within(self, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what ``work`` gives.
+
+        Raises:
+            ProviderError: it takes longer, or httpx has raised. Nothing leads from it to what httpx
+                raised, whose request holds the key, and whose text may repeat it.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError:
+            failure = self.error(f"did not answer within {seconds:g} seconds")
+        except http_errors(self.provider) as error:
+            failure = self.translated(error)
+        # Raised out here, where no other exception is being handled that would become its context.
+        raise failure
+
+    async def read_whole(self, chunks: AsyncIterator[bytes]) -> bytes:
+        """Read a body that is no stream.
+
+        Raises:
+            ProviderError: it is too long.
+        """
+        content = bytearray()
+        async for chunk in chunks:
+            content += chunk
+            if len(content) > MAX_BODY_BYTES:
+                raise self.error(f"sent more than {MAX_BODY_BYTES:,} bytes")
+        return bytes(content)
+
     def translated(self, error: Exception, *, in_stream: bool = False) -> ProviderError:
         """Return the error for an exception of httpx; ``in_stream`` after a reply has begun."""
         httpx = import_httpx(self.provider)
@@ -117,11 +150,6 @@ class Call:
             ) from None
         # Half a character, as models write them now and then, has no bytes in UTF-8.
         return text.encode("utf-8", "replace")
-
-    def check_length(self, length: int) -> None:
-        """Raise `ProviderError` where a reply is too long to be read."""
-        if length > MAX_BODY_BYTES:
-            raise self.error(f"sent more than {MAX_BODY_BYTES:,} bytes")
 
     def json_object(self, content: bytes | str) -> dict[str, Any]:
         """Parse a reply, or an event of one.

@@ -30,14 +30,22 @@ __all__ = [
 #: Statuses below 500 after which the same request may succeed. 402 and most others need a change.
 _TRANSIENT = frozenset({408, 409, 425, 429, 499})
 
-#: Error codes with which no wait helps, whatever the status.
-_PERMANENT_CODES = frozenset(
+#: Error codes of accounts without money or right to ask, which come with 429 too.
+_USED_UP_CODES = frozenset(
     {
+        "account_deactivated",
         "billing_hard_limit_reached",
+        "billing_not_active",
+        "insufficient_quota",
+    }
+)
+
+#: Error codes with which no wait helps, in a reply that has no status of its own.
+_PERMANENT_CODES = _USED_UP_CODES | frozenset(
+    {
         "content_filter",
         "context_length_exceeded",
         "exceed_context_size_error",
-        "insufficient_quota",
         "invalid_api_key",
         "invalid_request_error",
         "model_not_found",
@@ -53,7 +61,7 @@ def is_permanent(status: int, code: str = "") -> bool:
     (False, True, True)
     """
     if status == 429 or status >= 500:
-        return code in {"insufficient_quota", "billing_hard_limit_reached"}
+        return code in _USED_UP_CODES
     return status not in _TRANSIENT
 
 
@@ -186,8 +194,9 @@ def failure_of_status(
         target = mask(headers.get("location", "another address"), secrets)
         words = f"it redirects to {shorten(target)}, which is not followed: set base_url to it"
     permanent = is_permanent(status, code)
-    if headers.get("x-should-retry") in ("true", "false"):
-        permanent = headers["x-should-retry"] == "false"
+    should_retry = headers.get("x-should-retry", "").strip().lower()
+    if should_retry in ("true", "false"):
+        permanent = should_retry == "false"
     return ProviderError(
         f"{provider} ({model}) answered {_status_name(status)} at {url}: {words}",
         provider=provider,

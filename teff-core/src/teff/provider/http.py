@@ -9,26 +9,25 @@ What the client promises:
 - Loopback addresses are reached directly; for others the proxy settings of the environment count
   (``HTTPS_PROXY``, ``NO_PROXY``), as do ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. Redirects are not
   followed, so a key goes to no other host. HTTP/2 is off.
-- Header values, and the user and password of a URL, appear in no error. They are not part of the
-  URL that is requested either, for httpx writes URLs to its log.
+- Header values, and the user and password of a URL, appear in no error, and in no log line of httpx,
+  even where the server repeats them. They are not part of the URL that is requested either.
+- At most 100 connections are open at once in an event loop; further calls wait for one, in turn.
 - A call that is cancelled, or a stream that is left early, closes its connection.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from teff.errors import IncompleteStream, ProviderError
-from teff.provider.alarm import Alarm
+from teff.errors import ProviderError
 from teff.provider.call import Call
 from teff.provider.keys import RecentSecrets, secret_values, split_credentials
 from teff.provider.log_lines import hide_in_logs
 from teff.provider.pool import ClientPool, Lease, http_errors
+from teff.provider.streamed import Clock, StreamedReply, StreamParser
 
 if TYPE_CHECKING:
     import httpx
@@ -36,22 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpClient", "StreamParser", "StreamedReply", "join_url"]
 
 _MAX_ERROR_BYTES = 64 * 1024
-_SECONDS_TO_DRAIN = 0.25
-
-Event = TypeVar("Event")
-Result = TypeVar("Result")
-
-
-class StreamParser(Protocol[Event]):
-    """Turns the bytes of a stream into events; see `teff.provider.sse`."""
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Take in ``data``; return the events that it ends."""
-        ...
-
-    def close(self) -> list[Event]:
-        """Return what is whole after the last byte."""
-        ...
 
 
 def join_url(base_url: str, path: str) -> str:
@@ -123,9 +106,7 @@ class HttpClient:
         """
         call = self._call(url, model, headers)
         del url, headers  # tracebacks may be shown with the variables of their frames
-        return await _within(
-            call, _fewer(timeout, deadline), self._exchange(call, call.encode(body))
-        )
+        return await call.within(_fewer(timeout, deadline), self._exchange(call, call.encode(body)))
 
     async def get_json(
         self,
@@ -138,7 +119,7 @@ class HttpClient:
         """Get the JSON object at ``url``. Arguments and errors are those of `post_json`."""
         call = self._call(url, model, headers)
         del url, headers
-        return await _within(call, timeout, self._exchange(call, None))
+        return await call.within(timeout, self._exchange(call, None))
 
     @asynccontextmanager
     async def stream(
@@ -159,8 +140,8 @@ class HttpClient:
         call = self._call(url, model, headers)
         del url, headers
         content = call.encode(body)
-        clock = _Clock(timeout, deadline)
-        lease, response = await _within(call, _fewer(timeout, deadline), self._begin(call, content))
+        clock = Clock(timeout, deadline)
+        lease, response = await call.within(_fewer(timeout, deadline), self._begin(call, content))
         try:
             chunks = response.aiter_bytes()
             reply = StreamedReply(call, response, chunks, clock)
@@ -172,7 +153,7 @@ class HttpClient:
                     if isinstance(chunks, AsyncGenerator):
                         await chunks.aclose()
                 finally:
-                    await _close(response)
+                    await response.aclose()
             lease.is_clean = reply.has_ended
         finally:
             await lease.give_back()
@@ -192,9 +173,9 @@ class HttpClient:
         lease, response = await self._begin(call, content)
         try:
             try:
-                received = await _read_whole(call, response.aiter_bytes())
+                received = await call.read_whole(response.aiter_bytes())
             finally:
-                await _close(response)
+                await response.aclose()
             lease.is_clean = True
         finally:
             await lease.give_back()
@@ -204,13 +185,13 @@ class HttpClient:
         """Ask, and return the reply, unread, with the lease to give back after it."""
         lease = await self._pool.lend(call.url)
         try:
-            response = await _send(call, lease.client, content)
+            response = await _send(call, lease, content)
             if response.status_code < 300:
                 return lease, response
             try:
                 refusal = await _read_start(call, response)
             finally:
-                await _close(response)
+                await response.aclose()
             lease.is_clean = True
         except BaseException:
             await lease.give_back()
@@ -234,170 +215,20 @@ class HttpClient:
         )
 
 
-class _Clock:
-    """How long a stream may be silent, and when it must have ended.
-
-    Attributes:
-        silence: seconds that it may send no event.
-        deadline: seconds that the whole of it may last, or None.
-        end: when these are over, by the clock of the event loop.
-    """
-
-    def __init__(self, silence: float, deadline: float | None) -> None:
-        self.silence = silence
-        self.deadline = deadline
-        self.end = inf if deadline is None else asyncio.get_running_loop().time() + deadline
-
-
-class StreamedReply:
-    """A reply that is being read. Made by `HttpClient.stream`.
-
-    Attributes:
-        content_type: the media type, in lower case and without parameters, or "".
-        has_ended: all of it was read.
-    """
-
-    def __init__(
-        self,
-        call: Call,
-        response: httpx.Response,
-        chunks: AsyncIterator[bytes],
-        clock: _Clock,
-    ) -> None:
-        content_type: str = response.headers.get("content-type", "")
-        self.content_type = content_type.partition(";")[0].strip().lower()
-        self._call = call
-        self._chunks = chunks
-        self._clock = clock
-        self.has_ended = False
-        self._http_errors = http_errors(call.provider)
-        self._time = asyncio.get_running_loop().time
-        self._alarm = Alarm()
-
-    async def read(
-        self,
-        parser: StreamParser[Event],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> list[Event] | None:
-        """Return the next events, at least one, or None after the last.
-
-        Args:
-            parser: the same one for all reads of a reply.
-            timeout: seconds to wait for an event; bytes that only keep the connection alive do not
-                prolong it. None is the timeout of the call.
-
-        Raises:
-            IncompleteStream: the connection broke, no event came in time, or the stream did not
-                end before the deadline of the call.
-            ProviderError: the bytes are no stream of events.
-        """
-        seconds = self._clock.silence if timeout is None else timeout
-        now = self._time()
-        if now >= self._clock.end:
-            raise self._late(seconds, at_deadline=True)
-        silent_at = now + seconds
-        until = min(silent_at, self._clock.end)
-        while not self.has_ended:
-            failure: ProviderError | None = None
-            chunk = None
-            try:
-                with self._alarm.at(until):
-                    chunk = await anext(self._chunks, None)
-            except TimeoutError:
-                failure = self._late(seconds, at_deadline=until < silent_at)
-            except self._http_errors as error:
-                failure = self._call.translated(error, in_stream=True)
-            if failure is not None:
-                raise failure
-            self.has_ended = chunk is None
-            try:
-                events = parser.close() if chunk is None else parser.feed(chunk)
-            except ValueError as error:
-                raise self._call.error(f"sent no readable stream: {error}") from None
-            if events:
-                return events
-        return None
-
-    def _late(self, seconds: float, *, at_deadline: bool) -> IncompleteStream:
-        if at_deadline:
-            return self._call.incomplete(f"did not end within {self._clock.deadline:g} seconds")
-        return self._call.incomplete(f"sent no event for {seconds:g} seconds")
-
-    async def json_object(self) -> dict[str, Any]:
-        """Read the whole reply as one JSON object, for servers that do not stream.
-
-        Raises:
-            ProviderError: as `HttpClient.post_json`.
-        """
-        seconds = min(self._clock.silence, self._clock.end - self._time())
-        content = await _within(self._call, seconds, _read_whole(self._call, self._chunks))
-        self.has_ended = True
-        return self._call.json_object(content)
-
-    async def drain(self) -> None:
-        """Read what follows the last event, for a moment, so that the connection can be kept."""
-        with suppress(TimeoutError, *self._http_errors):
-            async with asyncio.timeout(_SECONDS_TO_DRAIN):
-                async for _ in self._chunks:
-                    pass
-                self.has_ended = True
-
-    def stop_waiting(self) -> None:
-        """Forget the timer of the last wait."""
-        self._alarm.stop()
-
-    def parse(self, text: str) -> dict[str, Any]:
-        """Parse one event.
-
-        Raises:
-            ProviderError: it is no JSON object, or it is one that says what went wrong.
-        """
-        return self._call.json_object(text)
-
-    def error(self, message: str) -> ProviderError:
-        """Return an error about this reply; ``message`` goes on after the provider's name."""
-        return self._call.error(message)
-
-    def incomplete(self) -> IncompleteStream:
-        """Return the error for a stream that ended before the server said that it was whole."""
-        return self._call.incomplete("ended the stream before the answer was whole")
-
-
 def _fewer(timeout: float, deadline: float | None) -> float:
     return timeout if deadline is None else min(timeout, deadline)
 
 
-async def _within(call: Call, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
-    """Return what ``work`` gives, in time."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await work
-    except TimeoutError:
-        failure = call.error(f"did not answer within {seconds:g} seconds")
-    except http_errors(call.provider) as error:
-        failure = call.translated(error)
-    # Raised out here, so that nothing leads from it to the exception of httpx, whose request holds
-    # the key, and whose text may repeat it.
-    raise failure
-
-
-async def _send(call: Call, client: httpx.AsyncClient, content: bytes | None) -> httpx.Response:
+async def _send(call: Call, lease: Lease, content: bytes | None) -> httpx.Response:
     """Post ``content``, or get what there is; return the reply, unread."""
     method, headers = "GET", call.headers
     if content is not None:
         method, headers = "POST", {"Content-Type": "application/json", **call.headers}
-    request = client.build_request(method, call.url, content=content, headers=headers)
+    request = lease.client.build_request(method, call.url, content=content, headers=headers)
     del headers
-    return await client.send(request, stream=True)
-
-
-async def _read_whole(call: Call, chunks: AsyncIterator[bytes]) -> bytes:
-    content = bytearray()
-    async for chunk in chunks:
-        content += chunk
-        call.check_length(len(content))
-    return bytes(content)
+    if request.url.scheme == "https":
+        request.extensions["trace"] = lease.trace
+    return await lease.client.send(request, stream=True)
 
 
 async def _read_start(call: Call, response: httpx.Response) -> bytes:
@@ -409,9 +240,3 @@ async def _read_start(call: Call, response: httpx.Response) -> bytes:
             if len(content) > _MAX_ERROR_BYTES:
                 break
     return bytes(content[:_MAX_ERROR_BYTES])
-
-
-async def _close(response: httpx.Response) -> None:
-    """Give the connection back, or away, also where this task is cancelled once more meanwhile."""
-    if not response.is_closed:
-        await asyncio.shield(asyncio.ensure_future(response.aclose()))

@@ -14,11 +14,10 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import attrs
 
@@ -27,6 +26,7 @@ from teff.provider.keys import split_credentials
 from teff.provider.log_lines import hide_in_logs
 
 if TYPE_CHECKING:
+    import httpcore
     import httpx
 
 __all__ = ["ClientPool", "Lease", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
@@ -76,7 +76,7 @@ class ClientPool:
             client = connections.take(origin)
             if client is None:
                 await connections.make_room()
-                client = self._new_client(is_loopback(url))
+                client = self._new_client(url)
         except BaseException:
             connections.release()
             raise
@@ -103,17 +103,16 @@ class ClientPool:
             self._loops[loop] = kept
         return kept
 
-    def _new_client(self, direct: bool) -> httpx.AsyncClient:
+    def _new_client(self, url: str) -> httpx.AsyncClient:
         import_httpx(self._provider)
         import httpx
 
+        direct = is_loopback(url)
         if not direct:
             hide_in_logs(_proxy_secrets())
         try:
             return httpx.AsyncClient(
-                verify=_tls_context(
-                    os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), self._ca_file
-                ),
+                verify=self._trusted(url),
                 trust_env=not direct,
                 follow_redirects=False,
                 # Waits are bounded by `asyncio.timeout`: httpx counts from the last byte, and
@@ -133,6 +132,14 @@ class ClientPool:
                 "SSL_CERT_FILE and SSL_CERT_DIR.",
             ) from None
 
+    def _trusted(self, url: str) -> ssl.SSLContext:
+        if urlsplit(url).scheme != "https":
+            # Trusts nobody; loading those that are to be trusted takes longer than a call does.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return _tls_context(
+            os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), self._ca_file
+        )
+
 
 @attrs.define(eq=False)
 class Lease:
@@ -148,10 +155,27 @@ class Lease:
     _origin: str
     _connections: _Connections
     is_clean: bool = False
+    _socket: httpcore.AsyncNetworkStream | None = None
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Hear from httpcore what it does.
+
+        A connection that is cancelled before both sides agree on TLS is known to nobody else.
+        """
+        if event == "connection.connect_tcp.complete":
+            self._socket = info["return_value"]
 
     async def give_back(self) -> None:
         """Keep the client for the next call, or close it, also where this task is cancelled."""
-        await self._connections.put(self.client, self._origin, keep=self.is_clean)
+        if self.is_clean:
+            await self._connections.keep(self.client, self._origin)
+        else:
+            await self._connections.close_used(self._close())
+
+    async def _close(self) -> None:
+        await self.client.aclose()
+        if self._socket is not None:
+            await self._socket.aclose()
 
 
 class _Connections:
@@ -176,19 +200,25 @@ class _Connections:
         while self._idle and self._used + len(self._idle) > _MAX_CONNECTIONS:
             await self._idle.pop(0).client.aclose()
 
-    async def put(self, client: httpx.AsyncClient, origin: str, *, keep: bool) -> None:
-        """Take a client back."""
-        if keep and not self._is_closed:
-            now = time.monotonic()
-            self._idle.append(_Idle(client, origin, now))
-            self.release()
-            while self._idle and self._idle[0].since < now - _SECONDS_KEPT_IDLE:
-                await self._idle.pop(0).client.aclose()
+    async def keep(self, client: httpx.AsyncClient, origin: str) -> None:
+        """Take a client back that can be used again."""
+        if self._is_closed:
+            await self.close_used(client.aclose())
             return
-        # Its place is free when it is closed, also where this task does not live to see that.
-        closing = asyncio.ensure_future(client.aclose())
-        closing.add_done_callback(lambda _: self.release())
-        await asyncio.shield(closing)
+        now = time.monotonic()
+        self._idle.append(_Idle(client, origin, now))
+        self.release()
+        while self._idle and self._idle[0].since < now - _SECONDS_KEPT_IDLE:
+            await self._idle.pop(0).client.aclose()
+
+    async def close_used(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Let ``closing`` close a client.
+
+        Its place is free when that is done, also where this task does not live to see it.
+        """
+        task = asyncio.ensure_future(closing)
+        task.add_done_callback(lambda _: self.release())
+        await asyncio.shield(task)
 
     async def close(self) -> None:
         """Close what is idle, and what is given back from now on."""
@@ -249,6 +279,8 @@ def proxy_for(url: str) -> str | None:
     """Return the proxy of the environment that ``url`` is asked through, or None."""
     if is_loopback(url):
         return None
+    from urllib.request import getproxies, proxy_bypass  # slow to load, and seldom needed
+
     parts, proxies = urlsplit(url), getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(parts.hostname or ""):
@@ -257,6 +289,8 @@ def proxy_for(url: str) -> str | None:
 
 
 def _proxy_secrets() -> set[str]:
+    from urllib.request import getproxies
+
     proxies = [proxy for name, proxy in getproxies().items() if name in ("http", "https", "all")]
     return {secret for proxy in proxies for secret in split_credentials(proxy)[2]}
 
@@ -265,7 +299,7 @@ def _proxy_secrets() -> set[str]:
 def _tls_context(
     cert_file: str | None, cert_dir: str | None, ca_file: str | None
 ) -> ssl.SSLContext:
-    """Return the context that verifies servers: building one costs more than a call does."""
+    """Return the context that verifies servers."""
     import httpx
 
     if cert_file or cert_dir:

@@ -32,16 +32,17 @@ BARE_JSON = (
 MAY_BE_BARE_JSON = r"(?:\[\s{0,20}+)?+\{\s{0,20}+(?:[\"']\w{0,20}+)?+\Z|\[\s{0,20}+\Z"
 
 _EXAMPLE = re.compile(
-    r"\b(?:(?:for|an) example|example of|such as|for instance|e\.g\.|looks? like|in this format|"
-    r"the following format|the format|the syntax|written as)\b",
+    r"\b(?:(?:for|an) example|example of|for instance|in this format|the following format|the format"
+    r"|the syntax|looks? like (?:this|the following)|(?:such as|looks? like|e\.g\.)\s*:?\Z)",
     re.IGNORECASE,
 )
 _FIRST_WORD = re.compile(rf"(?P<name>{NAME})")
 
 
 def is_example(lead_in: str) -> bool:
-    """Say whether words before a call make it an example of one."""
-    return _EXAMPLE.search(lead_in[-LEAD_IN:]) is not None
+    """Say whether words before a call, those of the last line, make it an example of one."""
+    line = lead_in.rstrip().rpartition("\n")[2]
+    return _EXAMPLE.search(line[-LEAD_IN:]) is not None
 
 
 def read_bare_json(place: Place) -> Reading | None:

@@ -28,7 +28,8 @@ def read_recipient(place: Place) -> Reading | None:
 def _read(place: Place, pattern: re.Pattern[str]) -> Reading | None:
     if (head := place.match(pattern)) is None:
         return None
-    if head["name"] == "all" and not place.before.strip():
+    is_for_user = head["name"] == "all" and "all" not in place.offered.names
+    if is_for_user and not place.before.strip():
         return Reading(place.position, is_markup=True)
     if not place.is_at_object():
         return None

@@ -1,4 +1,4 @@
-"""``<invoke name="…">`` with parameter tags: DeepSeek V3.2 (DSML), MiniMax M2, Step 3, Claude.
+"""``<invoke name="…">`` with parameter tags: DeepSeek V3.2 (DSML), MiniMax M2, Step 3, Claude, Grok.
 
 Source: the chat templates of the models.
 """
@@ -18,7 +18,7 @@ _PREFIXES: Final = ("", "\uff5cDSML\uff5c", "|DSML|", "antml:", "steptml:", "min
 _HEAD = re.compile(r"\s?[\"']?(?P<name>[^<>\"'\s]{1,128}+)[\"']?\s{0,8}+>")
 
 
-def _decoder(prefix: str) -> Callable[[Place], Reading | None]:
+def _decoder(prefix: str, end: str = "") -> Callable[[Place], Reading | None]:
     written = re.escape(prefix)
     tags = Tags(
         opening=re.compile(
@@ -27,7 +27,7 @@ def _decoder(prefix: str) -> Callable[[Place], Reading | None]:
         ),
         closing=f"</{prefix}parameter>",
         next=f"<{prefix}parameter",
-        ends=(f"</{prefix}invoke>",),
+        ends=(end or f"</{prefix}invoke>",),
     )
 
     def read(place: Place) -> Reading | None:
@@ -40,5 +40,6 @@ def _decoder(prefix: str) -> Callable[[Place], Reading | None]:
 
 #: From openings to what reads behind them.
 INVOKE_DECODERS: Final[Mapping[str, Callable[[Place], Reading | None]]] = {
-    f"<{prefix}invoke name=": _decoder(prefix) for prefix in _PREFIXES
+    **{f"<{prefix}invoke name=": _decoder(prefix) for prefix in _PREFIXES},
+    "<xai:function_call name=": _decoder("", end="</xai:function_call>"),
 }

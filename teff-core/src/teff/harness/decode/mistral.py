@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 
+from teff.harness.decode.offered import MOST_CALLS
 from teff.harness.decode.place import NAME, Place, Reading
 from teff.harness.decode.tagged_json import read_json
+from teff.messages import ToolCall
 
 __all__ = ["read_mistral"]
 
 _HEAD = re.compile(
     rf"\s{{0,20}}+(?P<name>{NAME})\s{{0,20}}+(?:\[CALL_ID\]\s*+\w{{0,64}}+\s*+)?+(?:\[ARGS\]|(?=\{{))"
 )
+_NEXT = re.compile(rf"[\s,;]{{0,20}}+(?={NAME}(?:\[CALL_ID\]\w{{0,64}}+)?\[ARGS\])")
 
 
 def read_mistral(place: Place) -> Reading | None:
@@ -24,7 +27,10 @@ def read_mistral(place: Place) -> Reading | None:
         return None
     if place.text[place.position] in "[{":
         return read_json(place)
-    if (head := place.match(_HEAD, longest=300)) is None or not place.is_at_object():
-        return None
-    arguments = place.value()
-    return place.reading(place.offered.call(head["name"], arguments))
+    calls: list[ToolCall] = []
+    while True:
+        if (head := place.match(_HEAD, longest=300)) is None or not place.is_at_object():
+            return place.reading(calls) if calls else None
+        calls += place.offered.call(head["name"], place.value())
+        if len(calls) > MOST_CALLS or place.match(_NEXT, longest=300) is None:
+            return place.reading(calls)

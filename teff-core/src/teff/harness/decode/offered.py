@@ -9,7 +9,7 @@ from typing import Any, Final
 from teff.harness.decode.values import PythonCall, whole_value
 from teff.messages import ToolCall
 
-__all__ = ["Offered"]
+__all__ = ["MOST_CALLS", "Offered"]
 
 #: So many calls of one reply are decoded.
 MOST_CALLS: Final = 64

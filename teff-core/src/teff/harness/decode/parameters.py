@@ -42,7 +42,7 @@ def read_parameters(place: Place, name: str, tags: Tags) -> Reading | None:
 
     Raises:
         Unfinished: the call has no end.
-        Broken: something else stands between or behind the parameters.
+        Broken: something else stands between or behind the parameters, or one is not closed.
     """
     if place.is_at_object():
         value = place.value()
@@ -75,7 +75,11 @@ def _read_text(place: Place, tags: Tags) -> str:
         after = place.at(place.position)
         after.skip()
         if after.is_at_end or after.take(tags.next, *tags.ends):
-            return without_line_ends(place.text[start:end])
+            text = place.text[start:end]
+            # An opening within a text is text where it is closed there, else a closing was left out.
+            if text.count(f"\n{tags.next}") > text.count(tags.closing):
+                raise Broken(place.position)
+            return without_line_ends(text)
 
 
 def without_line_ends(text: str) -> str:

@@ -12,7 +12,17 @@ from teff.harness.decode.offered import MOST_CALLS, Offered
 from teff.harness.decode.values import Broken, Unfinished, read_value
 from teff.messages import ToolCall
 
-__all__ = ["NAME", "Place", "Reading", "any_of"]
+__all__ = [
+    "CLOSINGS",
+    "LEAD_IN",
+    "NAME",
+    "RESULTS",
+    "Place",
+    "Reading",
+    "any_of",
+    "beginning_of",
+    "prefixes",
+]
 
 #: How tools may be called; whether one was offered is asked when all of a call has been read.
 NAME: Final = r"[^\s<>()\[\]{}\"'`,;=|\uff5c]{1,128}+"
@@ -25,6 +35,10 @@ CLOSINGS: Final = (
     "<|/tool_calls|>",
     "</function_call>",
     "</function_calls>",
+    "</function_calls>",
+    "</steptml:tool_calls>",
+    "</xai:function_call>",
+    "<|python_end|>",
     "</function>",
     "</functions>",
     "</invoke>",
@@ -322,7 +336,7 @@ class Place:
         if self.is_at_end:
             return True
         if not self.final:
-            rest = self.text[self.position :][: _LONGEST_AFTER + 16].lower()
+            rest = self.text[self.position : self.position + _LONGEST_AFTER + 16].lower()
             if rest.lstrip("`>#*_ \t-") in _AFTER or not rest.strip("`>#*_ \t-"):
                 raise Unfinished
         return _RESULT.match(self.text, self.position) is not None

@@ -12,7 +12,14 @@ from typing import Any, Final
 import attrs
 
 from teff.harness.decode.place import Place, Reading, beginning_of
-from teff.harness.decode.values import Broken, PythonCall, Unfinished, read_python_call, read_value
+from teff.harness.decode.values import (
+    Broken,
+    PythonCall,
+    Unfinished,
+    read_python_call,
+    read_value,
+    whole_value,
+)
 
 __all__ = [
     "ACTION",
@@ -25,7 +32,7 @@ __all__ = [
     "read_react",
 ]
 
-_DECORATION: Final = r"[ \t>#*_`-]{0,8}+"
+_DECORATION: Final = r"(?:[ \t>#*_-]|`(?!``)){0,8}+"
 _COLON: Final = r"[ \t*_`]{0,4}+[:\uff1a][ \t*]{0,4}+"
 
 ACTION: Final = rf"{_DECORATION}(?i:Action){_COLON}"
@@ -43,8 +50,11 @@ _WORDS: Final = ("thought", "action", "action input", "action_input", "observati
 MAY_BE_LABEL = re.compile(
     rf"{_DECORATION}(?i:{'|'.join(map(beginning_of, _WORDS))})?[ \t*_`]{{0,4}}+\Z"
 )
-_NAME = re.compile(r"[`'\"*\[<]{0,3}+(?P<name>[\w.:/-]{1,128}+)[`'\"*\]>.]{0,4}+")
+_NAME = re.compile(
+    r"[`'\"*\[<]{0,3}+(?P<name>[\w.:/-]{1,128}+(?: (?!ACTION_INPUT)[\w./-]{1,64}+){0,4}+)[`'\"*\]>.]{0,4}+"
+)
 _PYTHON = re.compile(r"[`'\"*]{0,3}+(?=[^\W\d][\w.-]{0,127}+\()")
+_LIKE_ARGUMENTS = re.compile(r"[\[{]|\w{1,64}+\s{0,8}+=")
 _LINE_END = re.compile(r"[ \t\r`*]{0,20}+(?:\n|\Z)")
 _FENCE = re.compile(r"`{3,}+[\w+-]{0,32}+\s{0,20}+")
 _FENCE_END = re.compile(r"\s*+`{3,}+")
@@ -57,10 +67,12 @@ class WrittenAction:
     Attributes:
         name: what is to be called; whether it was offered has not been asked.
         raw: the input as it stands there, without white space around it; None where there is none.
-        value: the input where it is JSON, else None.
+        value: the input where it is an object or a list in JSON, a text in quotes, or the named
+            arguments, or the only one, of a call in Python; else None.
         problem: why an input that begins like JSON is none, or "".
         end: where it ends in the text.
         blob: the JSON that holds name and input both, where it was written so.
+        call: the call in Python, where it was written so.
     """
 
     name: str
@@ -69,6 +81,7 @@ class WrittenAction:
     problem: str = ""
     end: int = 0
     blob: Any = None
+    call: PythonCall | None = None
 
 
 def read_action(text: str, start: int = 0) -> WrittenAction | None:
@@ -106,8 +119,8 @@ def read_react(place: Place) -> Reading | None:
         raise Broken(action.end)
     if action.blob is not None:
         return place.reading(place.offered.calls_in(action.blob))
-    if isinstance(action.value, PythonCall):
-        return place.reading(place.offered.python_call(action.value))
+    if action.call is not None:
+        return place.reading(place.offered.python_call(action.call))
     if (known := place.offered.known(action.name)) is None:
         return None if action.raw is None else place.reading()
     if not action.raw and not place.offered.takes_nothing(known):
@@ -136,7 +149,7 @@ def _action_at(text: str, position: int) -> WrittenAction | None:
         return _python_call(text, python.end())
     if (named := _NAME.match(text, position)) is None:
         return None
-    behind = named.end()
+    name, behind = named["name"].rstrip(".:"), named.end()
     label = _INPUT_IN_LINE.match(text, behind)
     if label is None:
         if (line := _LINE_END.match(text, behind)) is None:
@@ -144,10 +157,10 @@ def _action_at(text: str, position: int) -> WrittenAction | None:
         behind = line.end()
         label = _INPUT.match(text, behind)
     if label is not None:
-        return _with_input(text, named["name"], label.end())
+        return _with_input(text, name, label.end())
     if text.startswith("{", inner := _after_space(text, behind)):
-        return _with_input(text, named["name"], inner)
-    return WrittenAction(name=named["name"], raw=None, end=behind)
+        return _with_input(text, name, inner)
+    return WrittenAction(name=name, raw=None, end=behind)
 
 
 def _blob(text: str, start: int) -> WrittenAction | None:
@@ -171,17 +184,32 @@ def _blob(text: str, start: int) -> WrittenAction | None:
 
 def _python_call(text: str, start: int) -> WrittenAction:
     name = text[start : text.index("(", start)]
+    inner = start + len(name) + 1
     try:
         call, end = read_python_call(text, start)
     except Unfinished:
-        return WrittenAction(name=name, raw=text[start:].strip(), problem=_CUT, end=len(text))
-    except Broken as broken:
-        raw = text[start : broken.end].strip()
-        return WrittenAction(name=name, raw=raw, problem=_BROKEN, end=broken.end)
-    if call.positional and isinstance(call.positional[0], dict) and len(call.positional) == 1:
-        raw = text[start + len(name) + 1 : end - 1].strip()
-        return WrittenAction(name=name, raw=raw, value=call.positional[0], end=end)
-    return WrittenAction(name=name, raw=text[start:end], value=call, end=end)
+        return WrittenAction(name=name, raw=text[inner:].strip(), problem=_CUT, end=len(text))
+    except Broken:
+        return _in_brackets(text, name, inner)
+    raw = text[inner : end - 1].strip()
+    value: Any = call.keywords
+    if len(call.positional) == 1 and not call.keywords:
+        value = call.positional[0]
+        if isinstance(value, dict):
+            return WrittenAction(name=name, raw=raw, value=value, end=end)
+    return WrittenAction(name=name, raw=raw, value=value, end=end, call=call)
+
+
+def _in_brackets(text: str, name: str, inner: int) -> WrittenAction:
+    """Read an input in brackets that is written in no language."""
+    label = LABEL.search(text, inner)
+    end = label.start() if label is not None else len(text)
+    closing = text.rfind(")", inner, end)
+    if closing < 0:
+        return WrittenAction(name=name, raw=text[inner:end].strip(), problem=_CUT, end=end)
+    raw = text[inner:closing].strip()
+    problem = _BROKEN if _LIKE_ARGUMENTS.match(raw) is not None else ""
+    return WrittenAction(name=name, raw=raw, problem=problem, end=closing + 1)
 
 
 def _with_input(text: str, name: str, start: int) -> WrittenAction:
@@ -205,7 +233,18 @@ def _with_input(text: str, name: str, start: int) -> WrittenAction:
     label = LABEL.search(text, start)
     end = label.start() if label is not None else len(text)
     raw = _FENCE_END.sub("", text[inner:end]).strip() if fence else text[start:end].strip()
-    return WrittenAction(name=name, raw=raw.strip("`").strip(), end=end)
+    raw = raw.strip("`").strip()
+    return WrittenAction(name=name, raw=raw, value=_quoted(raw), end=end)
+
+
+def _quoted(raw: str) -> str | None:
+    if not raw.startswith('"'):
+        return None
+    try:
+        value = whole_value(raw)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _after_space(text: str, position: int) -> int:

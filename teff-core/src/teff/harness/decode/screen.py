@@ -18,7 +18,8 @@ class ToolCallScreen:
     """Holds back what is, or may become, a tool call or thinking in a streamed reply.
 
     Prose is shown as it comes. From what may open a call on, the text is held back until it is known
-    what it is; calls and thinking are never shown. Where no tools were offered, all is shown.
+    what it is; calls and thinking are never shown, thinking that is not ended neither. Where no tools
+    were offered, all is shown.
 
     >>> screen = ToolCallScreen(["add"])
     >>> [screen.feed("Let me see. <tool"), screen.feed('_call>{"name": "add", "arguments": {}}')]

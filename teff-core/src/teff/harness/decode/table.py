@@ -44,6 +44,30 @@ class Decoder:
     read: Callable[[Place], Reading | None]
 
 
+#: Marks behind which families write JSON, or calls in Python, as their prompt wants it.
+_MARKS: Final = (
+    "<tool_call>",
+    "<tool_calls>",
+    "<|tool_call|>",
+    "<|tool_calls|>",
+    "<|tool_call_start|>",
+    "<function_call>",
+    "<function_calls>",
+    "<functioncall>",
+    "<tools>",
+    "<tool_use>",
+    "<TOOLCALL>",
+    "<toolcall>",
+    "<longcat_tool_call>",
+    "<|START_ACTION|>",
+    "<|plugin|>",
+    "<|python_tag|>",
+    "<|python_start|>",
+    "<<function>>",
+    "<start_function_call>",
+    "functools",
+)
+
 #: By syntax. What needs no mark is in `bare`, `fenced` and `react`.
 DECODERS: Final[tuple[Decoder, ...]] = (
     Decoder(
@@ -63,38 +87,14 @@ DECODERS: Final[tuple[Decoder, ...]] = (
             "longcat",
             "xlam",
         ),
-        openings=(
-            "<tool_call>",
-            "<tool_calls>",
-            "<|tool_call|>",
-            "<|tool_calls|>",
-            "<function_call>",
-            "<function_calls>",
-            "<functioncall>",
-            "<tools>",
-            "<tool_use>",
-            "<TOOLCALL>",
-            "<toolcall>",
-            "<longcat_tool_call>",
-            "<|START_ACTION|>",
-            "<|plugin|>",
-            "<|python_tag|>",
-            "functools",
-        ),
+        openings=_MARKS,
         read=read_json,
     ),
     Decoder(families=("glm4.5",), openings=("<tool_call>",), read=read_glm),
     Decoder(families=("hunyuan",), openings=("<tool_call>",), read=read_named_json),
     Decoder(
-        families=("llama3", "lfm2", "olmo3", "minicpm", "gorilla"),
-        openings=(
-            "<tool_call>",
-            "<|tool_call_start|>",
-            "<function_calls>",
-            "<|python_tag|>",
-            "<<function>>",
-            "<start_function_call>",
-        ),
+        families=("llama3", "lfm2", "olmo3", "minicpm", "gorilla", "nemotron"),
+        openings=_MARKS,
         read=read_python,
     ),
     Decoder(families=("mistral",), openings=("[TOOL_CALLS]",), read=read_mistral),
@@ -112,7 +112,7 @@ DECODERS: Final[tuple[Decoder, ...]] = (
     ),
     *(
         Decoder(
-            families=("deepseek-dsml", "minimax-m2", "step3", "claude"),
+            families=("deepseek-dsml", "minimax-m2", "step3", "claude", "grok"),
             openings=(opening,),
             read=read,
         )
@@ -150,6 +150,7 @@ _AROUND: Final = (
     "<\uff5cDSML\uff5cfunction_calls>",
     "<\uff5cDSML\uff5ctool_calls>",
     "<|DSML|function_calls>",
+    "<function_calls>",
     "<steptml:tool_calls>",
 )
 

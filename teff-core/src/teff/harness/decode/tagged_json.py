@@ -12,10 +12,17 @@ from teff.harness.decode.place import NAME, Place, Reading
 __all__ = ["read_json", "read_named_json"]
 
 _NAME_BEFORE_OBJECT = re.compile(rf"\s{{0,20}}+(?P<name>{NAME})(?=\s{{0,20}}+(?:`{{3}}|\{{))")
+# Some prompts show the braces doubled, as their template wanted them, and models repeat that.
+_DOUBLE_BRACE = re.compile(r"\s{0,20}+\{\s{0,4}+(?=\{)")
+_SECOND_BRACE = re.compile(r"\s{0,20}+\}")
 
 
 def read_json(place: Place) -> Reading | None:
     """Read objects and lists of ``name`` and ``arguments``, in a fence or not."""
+    if place.match(_DOUBLE_BRACE, longest=40) is not None:
+        value = place.value()
+        place.match(_SECOND_BRACE, longest=40)
+        return place.reading(place.offered.calls_in(value))
     if (values := place.objects()) is None:
         return None
     return place.reading(*(place.offered.calls_in(value) for value in values))

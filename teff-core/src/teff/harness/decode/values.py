@@ -10,7 +10,15 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["Broken", "PythonCall", "Unfinished", "read_python_call", "read_value", "whole_value"]
+__all__ = [
+    "DEEPEST",
+    "Broken",
+    "PythonCall",
+    "Unfinished",
+    "read_python_call",
+    "read_value",
+    "whole_value",
+]
 
 #: A value that is nested more deeply is refused.
 DEEPEST: Final = 64
@@ -130,9 +138,7 @@ class _Literals:
 
     def peek(self) -> re.Match[str]:
         """Return the next sign, without passing it."""
-        space = _SPACE.match(self.text, self.position)
-        assert space is not None  # noqa: S101 - it matches nothing, too
-        self.position = space.end()
+        self.position = _space_after(self.text, self.position)
         if self.position == len(self.text):
             raise Unfinished
         token = _TOKEN.match(self.text, self.position)

@@ -30,15 +30,18 @@ from teff.harness.decode.place import (
 from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_react
 from teff.harness.decode.table import OPENINGS, read_behind, read_marked
 from teff.harness.decode.values import Broken, Unfinished
-from teff.harness.thinking import THINKING_MARK, THINKING_MARKS, is_opening
+from teff.harness.thinking import THINKING_MARK, THINKING_MARKS, is_certain, is_opening
 from teff.messages import ToolCall
 
-__all__ = ["Walk"]
+__all__ = ["LONGEST", "Walk"]
 
 #: A call that takes more characters is none.
 LONGEST: Final = 2_000_000
 #: So many marks of one reply are looked at; what follows them is text.
 _MOST_MARKS: Final = 2_000
+
+#: How much of the prose before a mark is kept.
+_KEPT: Final = 2 * LEAD_IN
 
 _LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION}))"
 _MARK = re.compile(
@@ -48,6 +51,7 @@ _MARK = re.compile(
     rf"|(?P<line>\n(?={_LINE}))"
 )
 _AT_LINE = re.compile(_LINE)
+_SPACE_ONLY = re.compile(r"\s*+\Z")
 _FENCE = re.compile(r"`{3,}+")
 
 _BEGINNINGS = prefixes((*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, "```"))
@@ -92,6 +96,7 @@ class Walk:
         self._is_behind_call = False
         self._has_answer = False
         self._thinking = 0
+        self._spoken_of = 0  # openings of thinking that were a part of a sentence
         self._until = ""  # what ends the quotation that the walk is in
         self._is_over = False  # what follows a made-up result is made up, too
         self._marks = 0
@@ -111,7 +116,7 @@ class Walk:
             return False
         if _PLAIN.match(piece) is None:
             return False
-        self._before = (self._before + piece)[-LEAD_IN - 1 :]
+        self._before = (self._before + piece)[-_KEPT:]
         self._is_behind_call = self._is_behind_call and not piece.strip()
         return True
 
@@ -167,13 +172,12 @@ class Walk:
         Returns:
             True where it was that, False where it may be, None where it is something else.
         """
-        rest = self.text[self.position :]
-        if not self.final and not rest.strip():
+        if not self.final and _SPACE_ONLY.match(self.text, self.position) is not None:
             return False
-        if _AT_LINE.match(rest) is not None:
+        if _AT_LINE.match(self.text, self.position) is not None:
             self._is_fresh = not self._line(self.position)
             return not self._is_fresh
-        if not self.final and _MAY_BE_LINE.match(rest) is not None:
+        if not self.final and _MAY_BE_LINE.match(self.text, self.position) is not None:
             return False
         try:
             reading = read_whole_reply(self._place(self.position))
@@ -243,8 +247,9 @@ class Walk:
 
     def _line(self, start: int) -> bool:
         label = _AT_LINE.match(self.text, start)
-        if label is None:  # the lookahead of the mark has seen it
-            raise AssertionError
+        if label is None:
+            self._show(start)
+            return True
         if label["answer"]:
             self._has_answer = True
         elif label["observation"] and self.calls:
@@ -255,18 +260,27 @@ class Walk:
         return True
 
     def _think(self, mark: str, end: int) -> None:
-        if is_opening(mark):
+        opens = is_opening(mark)
+        if not is_certain(mark) and (self._is_in_line() if opens else self._spoken_of):
+            self._spoken_of += 1 if opens else -1
+            self._show(end)
+            return
+        if opens:
             self._thinking = 1
         else:
             self._forget()
         self._show(end, hidden=True)
         self._is_fresh = True
 
+    def _is_in_line(self) -> bool:
+        return not self._is_behind_call and bool(self._before.rpartition("\n")[2].strip())
+
     def _forget(self) -> None:
         """Drop everything: it was thinking whose opening was in the prompt."""
         self.calls.clear()
         self.shown.clear()
         self._before = self._until = ""
+        self._spoken_of = 0
         self._is_over = self._is_behind_call = self._has_answer = False
 
     def _close(self, end: int) -> None:
@@ -314,7 +328,7 @@ class Walk:
         if not text:
             return
         self.shown.append(text)
-        self._before = (self._before + text[-LEAD_IN - 1 :])[-LEAD_IN - 1 :]
+        self._before = (self._before + text[-_KEPT:])[-_KEPT:]
         if text.strip():
             self._is_fresh = self._is_behind_call = False
 
