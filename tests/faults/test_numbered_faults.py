@@ -202,6 +202,16 @@ def test_fault_68_a_stream_that_opens_with_an_error_is_tried_again_and_falls_bac
     assert (asked.tokens, len(asked.requests)) == (["Hel"], 1)
 
 
+@pytest.mark.xfail(reason="a refusal of the schema is not held against what was shown", strict=True)
+def test_fault_68_a_schema_that_is_blamed_amid_an_answer_is_no_reason_to_ask_again() -> None:
+    blamed = {"error": {"message": "failed to parse grammar", "code": 500}}
+    shown = streamed(OPENAI, OPENAI.piece('{"n"'), OPENAI.event(blamed))
+    whole = answer(OPENAI, '{"n": 1}', stream=True)
+    asked = ask(OPENAI, shown, whole, json_schema={"type": "object"})
+    assert (asked.tokens, len(asked.requests)) == (['{"n"'], 1)
+    assert "failed to parse grammar" in str(asked.error)
+
+
 @each_dialect
 @pytest.mark.parametrize("stream", [True, False])
 def test_fault_69_an_empty_answer_falls_back(dialect: Dialect, stream: bool) -> None:

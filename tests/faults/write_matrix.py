@@ -112,7 +112,7 @@ def _outcome(found: Mapping[Cell, Seen]) -> str:
             groups.setdefault(value_of(cell), set()).add(outcome)
         if all(len(group) == 1 for group in groups.values()):
             told = {value: outcome for value, (outcome,) in groups.items()}
-            parts = [f"{words[v]} {told[v]}" for v in told if told[v] != usual]
+            parts = [f"{told[v]} {words[v]}" for v in told if told[v] != usual]
             return f"{', '.join(parts)}, else {usual}"
     raise AssertionError(f"these outcomes differ by more than the table can say: {outcomes}")
 

@@ -27,17 +27,17 @@ class Renewal:
         self._renew = weakref.WeakMethod(renew)
         self._every = every
         self._held: set[Lease] = set()
-        self._stop: threading.Event | None = None
+        self._end: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
     def add(self, lease: Lease) -> None:
         """Renew ``lease`` from now on."""
         with self._lock:
             self._held.add(lease)
-            if self._stop is None:
-                self._stop = threading.Event()
-                weakref.finalize(self, self._stop.set).atexit = False
-                arguments = (weakref.ref(self), self._stop, self._every)
+            if self._end is None:
+                stop = threading.Event()
+                self._end = weakref.finalize(self, stop.set)
+                arguments = (weakref.ref(self), stop, self._every)
                 threading.Thread(
                     target=_renew_until, args=arguments, name="teff-leases", daemon=True
                 ).start()
@@ -46,9 +46,9 @@ class Renewal:
         """Renew ``lease`` no more; with the last one, the thread ends."""
         with self._lock:
             self._held.discard(lease)
-            if self._stop is not None and not self._held:
-                self._stop.set()
-                self._stop = None
+            if self._end is not None and not self._held:
+                self._end()
+                self._end = None
 
     def renew_all(self) -> None:
         """Renew every lease once."""
@@ -65,9 +65,7 @@ class Renewal:
                 continue  # a full disk may have room again before the lease runs out
 
 
-def _renew_until(
-    reference: weakref.ref[Renewal], stop: threading.Event, every: float
-) -> None:
+def _renew_until(reference: weakref.ref[Renewal], stop: threading.Event, every: float) -> None:
     while not stop.wait(every):
         renewal = reference()
         if renewal is None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from teff.harness.thinking import THINKING_MARK, is_opening
+
 __all__ = ["Candidate", "Found", "find_json"]
 
 #: A value that is nested more deeply is refused; no answer needs it, and to walk it takes a stack.
@@ -17,9 +19,8 @@ _DEEPEST = 100
 #: So many values of one reply are looked at, and so many broken ones are passed over.
 _MOST = 64
 
-_THINKING = "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis"
 _MARK = re.compile(
-    rf"<(?P<close>/)?(?:{_THINKING})\s?>|\[(?P<close2>/)?THINK\]"
+    rf"(?P<thinking>{THINKING_MARK.pattern})"
     r"|(?P<final><\|channel\|>\s*final[^<]{0,200}<\|message\|>)"
     r"|(?P<fence>```[ \t]*(?P<label>\w*))"
     r"|(?P<value>[\[{])"
@@ -140,7 +141,7 @@ class _Scan:
                 self.labelled = self.fenced and mark["label"].lower().startswith("json")
                 # An end of a fence may be followed by a word: it belongs to the text.
                 self.keep(mark.group(), "\n" if self.fenced else f"\n{mark['label']}")
-            elif mark["close"] or mark["close2"] or mark["final"]:
+            elif mark["final"] or not is_opening(mark["thinking"]):
                 self.candidates.clear()  # all of it was thinking, opened in the prompt
                 self.outside.clear()
                 self.answer.clear()
@@ -204,7 +205,7 @@ class _Scan:
             if mark["final"]:
                 depth = 0
             elif _is_thinking(mark):
-                depth += -1 if mark["close"] or mark["close2"] else 1
+                depth += 1 if is_opening(mark["thinking"]) else -1
             if depth == 0:
                 self.position = mark.end()
                 return
@@ -212,7 +213,7 @@ class _Scan:
 
 
 def _is_thinking(mark: re.Match[str]) -> bool:
-    return not (mark["value"] or mark["fence"] or mark["line"])
+    return mark["thinking"] is not None or mark["final"] is not None
 
 
 def _alone_in_line(text: str) -> Iterator[Candidate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["THINKING_MARK", "THINKING_MARKS", "is_certain", "is_opening", "without_thinking"]
@@ -57,27 +58,37 @@ def is_certain(mark: str) -> bool:
     return "think" in mark.lower() or "|" in mark
 
 
-def without_thinking(text: str) -> str:
+def without_thinking(
+    text: str, *, joint: str = "", is_text: Callable[[str], object] | None = None
+) -> str:
     """Return a text without its thinking parts.
 
     What follows an opening that is never closed is thinking, and so is all that stands before a
     closing without an opening: that was in the prompt.
+
+    Args:
+        text: what the model wrote.
+        joint: what is put where a part was taken out.
+        is_text: takes the name in a mark and says whether it is no mark but text.
 
     >>> without_thinking("<think>Hm.</think>It is 3.")
     'It is 3.'
     """
     kept: list[str] = []
     position = depth = 0
-    for mark in THINKING_MARK.finditer(text):
+    for found in THINKING_MARK.finditer(text):
+        mark = found.group()
+        if is_text is not None and is_text(mark.strip("<>[]/|\u25c1\u25b7 ")):
+            continue
         if depth == 0:
-            kept.append(text[position : mark.start()])
-        if is_opening(mark.group()):
+            kept.append(text[position : found.start()])
+        if is_opening(mark):
             depth += 1
         elif depth == 0:
             kept.clear()
         else:
             depth -= 1
-        position = mark.end()
+        position = found.end()
     if depth == 0:
         kept.append(text[position:])
-    return "".join(kept)
+    return joint.join(kept)

@@ -15,7 +15,6 @@ import attrs
 
 from teff.harness.decode import WrittenAction, decode_tool_calls, read_action
 from teff.harness.decode.offered import Offered
-from teff.harness.decode.values import PythonCall
 from teff.harness.thinking import without_thinking
 from teff.messages import ToolCall
 from teff.node.routing import folded_name
@@ -235,8 +234,9 @@ def _calls_of(section: _Section, tools: Sequence[ToolSpec]) -> list[ToolCall]:
     tool = _named(action.name.strip(_AROUND_NAMES), tools)
     if tool is None:
         return [ToolCall(id="", name=action.name)]
-    if isinstance(action.value, PythonCall):
-        written = attrs.evolve(action.value, name=tool.name)
+    call = action.call
+    if call is not None and (call.keywords or len(call.positional) != 1):
+        written = attrs.evolve(call, name=tool.name)
         return list(offered.python_call(written)) or [_broken(tool, action)]
     given = action.value if isinstance(action.value, Mapping) else action.raw
     if action.problem:  # words in the brackets of a call are no JSON, and clear all the same

@@ -5,18 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from teff.harness.thinking import without_thinking
+
 __all__ = ["answer_text", "plain_prose"]
 
-_THINKING = (
-    "think|thinking|thought|thoughts|reason|reasoning|reflection|scratchpad|analysis|rationale"
-)
-_THINKING_TAG = re.compile(
-    rf"<(?P<close>/)?(?P<name>{_THINKING})\s?>"
-    r"|\[(?P<close2>/)?(?P<name2>THINK)\]"
-    r"|\u25c1(?P<close3>/)?(?P<name3>think)\u25b7"
-    r"|<\|(?:begin|(?P<close4>end))_of_(?P<name4>thought)\|>",
-    re.IGNORECASE,
-)
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,200}<\|message\|>")
 # What is left of thinking where a server or a terminal has dropped the special tokens.
 _UNMARKED_THINKING = re.compile(
@@ -65,7 +57,7 @@ def answer_text(reply: str, is_name: Callable[[str], object]) -> str:
         reply: what the model wrote.
         is_name: says whether a tag or a role is a registered name, and so no mark-up.
     """
-    text = _final_channel(_without_thinking(reply, is_name))
+    text = _final_channel(without_thinking(reply, joint="\n", is_text=is_name))
     started = _LEADING.match(text)
     for end in _END_OF_TURN.finditer(text, started.end() if started else 0):
         if not is_name(end.group()):
@@ -73,27 +65,6 @@ def answer_text(reply: str, is_name: Callable[[str], object]) -> str:
             break
     text = _CHAT_TOKEN.sub(lambda token: token.group() if is_name(token.group()) else "\n", text)
     return _first_answer(_FENCE.sub("\n", text), is_name).strip()
-
-
-def _without_thinking(text: str, is_name: Callable[[str], object]) -> str:
-    kept: list[str] = []
-    position = depth = 0
-    for tag in _THINKING_TAG.finditer(text):
-        groups = tag.groupdict()
-        if is_name(next(groups[key] for key in groups if key.startswith("name") and groups[key])):
-            continue
-        if depth == 0:
-            kept.append(text[position : tag.start()])
-        if not any(groups[key] for key in groups if key.startswith("close")):
-            depth += 1
-        elif depth == 0:
-            kept.clear()  # the opening was in the prompt
-        else:
-            depth -= 1
-        position = tag.end()
-    if depth == 0:
-        kept.append(text[position:])
-    return "\n".join(kept)
 
 
 def _final_channel(text: str) -> str:

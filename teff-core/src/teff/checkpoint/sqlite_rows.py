@@ -1,0 +1,345 @@
+"""The rows of a store of runs in an SQLite file: written with a checksum, and verified when read.
+
+SQLite does not notice a bit that flips in stored data, so each row has a CRC-32 over everything
+that it says. Nothing here begins or ends a transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import attrs
+
+from teff.checkpoint.protocol import Record, RecordKind, RunState, RunSummary, StoredRecord
+from teff.errors import CheckpointCorrupt, CheckpointError
+
+__all__ = [
+    "EncodedRecord",
+    "RunRow",
+    "add_records",
+    "delete_rows",
+    "encode_records",
+    "find_run",
+    "find_runs",
+    "insert_run",
+    "read_records",
+    "update_run",
+]
+
+#: How many numbers a run has for its records. An id below 2**63 leaves as many runs as half of it.
+_NUMBERS = 1 << 32
+
+_COLUMNS = (
+    "id, owner, run_id, state, epoch, holder, held_until, lease_ttl, records, created, updated"
+)
+
+
+@attrs.define(kw_only=True)
+class RunRow:
+    """One row of ``teff_runs``: who works on a run until when, and how far it is."""
+
+    id: int
+    owner: str
+    run_id: str
+    state: RunState
+    epoch: int
+    holder: str = ""
+    held_until: float = 0.0
+    lease_ttl: float = 0.0
+    records: int = 0
+    created: float
+    updated: float
+
+    def held(self, now: float) -> bool:
+        """Tell whether somebody works on the run at ``now``.
+
+        Nobody holds a run for longer than the lease's time to live: where it seems so, the clock
+        was set back.
+        """
+        return bool(self.holder) and now < self.held_until <= now + self.lease_ttl
+
+    def values(self) -> tuple[object, ...]:
+        """Return the values in the order of the columns."""
+        return (
+            self.id,
+            self.owner,
+            self.run_id,
+            self.state,
+            self.epoch,
+            self.holder,
+            self.held_until,
+            self.lease_ttl,
+            self.records,
+            self.created,
+            self.updated,
+        )
+
+    def checksum(self) -> int:
+        """Return the checksum of the row."""
+        return zlib.crc32("\0".join(map(str, self.values())).encode())
+
+    def summary(self, now: float) -> RunSummary:
+        """Return what a list shows of the run."""
+        return RunSummary(
+            run_id=self.run_id,
+            owner=self.owner,
+            state=self.state,
+            held=self.held(now),
+            records=self.records,
+            created=self.created,
+            updated=self.updated,
+        )
+
+
+@attrs.frozen
+class EncodedRecord:
+    """A record as it is written: its kind, its path and the JSON text of its data."""
+
+    kind: str
+    path: str
+    data: bytes
+
+    def checksum(self, run: RunRow, number: int, stored: float) -> int:
+        """Return the checksum of the record as the ``number``-th of ``run``."""
+        head = f"{run.owner}\0{run.run_id}\0{number}\0{stored!r}\0{self.kind}\0{self.path}\0"
+        return zlib.crc32(self.data, zlib.crc32(head.encode()))
+
+
+def encode_records(run_id: str, records: Iterable[Record]) -> list[EncodedRecord]:
+    """Return ``records`` as they are written.
+
+    Raises:
+        CheckpointError: one holds what JSON cannot hold.
+    """
+    encoded = []
+    for record in records:
+        try:
+            record.path.encode()
+            text = json.dumps(
+                record.data, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            )
+            encoded.append(EncodedRecord(record.kind, record.path, text.encode()))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CheckpointError(
+                f"a record ({record.kind}) of run {run_id!r} at {record.path!r} cannot be written "
+                f"as JSON: {error}. Nothing was recorded",
+                run_id=run_id,
+            ) from error
+    return encoded
+
+
+def find_run(connection: sqlite3.Connection, owner: str, run_id: str) -> RunRow | None:
+    """Return the row of a run, or None.
+
+    Raises:
+        CheckpointCorrupt: it is not as it was written.
+    """
+    rows = [
+        connection.execute(
+            f"SELECT {_COLUMNS}, checksum FROM teff_runs INDEXED BY {index}"  # noqa: S608  # constants
+            " WHERE owner = ? AND run_id = ?",
+            (owner, run_id),
+        ).fetchone()
+        for index in ("teff_runs_by_owner", "teff_runs_by_id")
+    ]
+    if rows[0] != rows[1]:
+        raise _damaged(run_id)
+    if rows[0] is None:
+        return None
+    run = _verified(rows[0])
+    if run is None or (run.owner, run.run_id) != (owner, run_id):
+        raise _damaged(run_id)
+    return run
+
+
+def find_runs(connection: sqlite3.Connection, owner: str) -> list[RunRow]:
+    """Return the rows of the runs of an owner, the one that was written last first.
+
+    Raises:
+        CheckpointCorrupt: one of them is not as it was written.
+    """
+    rows = connection.execute(
+        f"SELECT {_COLUMNS}, checksum FROM teff_runs WHERE owner = ?"  # noqa: S608  # constants
+        " ORDER BY updated DESC, id DESC",
+        (owner,),
+    ).fetchall()
+    runs = []
+    for row in rows:
+        run = _verified(row)
+        if run is None:
+            raise _damaged(str(row[2], errors="replace") if isinstance(row[2], bytes) else "?")
+        runs.append(run)
+    return runs
+
+
+def _verified(row: Sequence[Any]) -> RunRow | None:
+    """Return a row that was read, or None where it is not as it was written."""
+    try:
+        values = [value.decode() if isinstance(value, bytes) else value for value in row[:-1]]
+    except UnicodeDecodeError:
+        return None
+    names = (field.name for field in attrs.fields(RunRow))
+    run = RunRow(**dict(zip(names, values, strict=True)))
+    return run if run.checksum() == row[-1] else None
+
+
+def _damaged(run_id: str) -> CheckpointCorrupt:
+    return CheckpointCorrupt(
+        f"the entry of run {run_id!r} is damaged. Restore the file from a copy, or delete the run",
+        run_id=run_id,
+    )
+
+
+def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
+    """Write the row of a new run, and give it its id and an epoch that no run had that was deleted."""
+    last = connection.execute("SELECT max(id) FROM teff_runs").fetchone()[0]
+    run.id = (last or 0) + 1
+    run.epoch += connection.execute(
+        "SELECT value FROM teff_meta WHERE name = 'deleted_epoch'"
+    ).fetchone()[0]
+    connection.execute(
+        f"INSERT INTO teff_runs ({_COLUMNS}, checksum)"  # noqa: S608  # constants
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*run.values(), run.checksum()),
+    )
+
+
+def update_run(connection: sqlite3.Connection, before: RunRow, after: RunRow) -> bool:
+    """Write ``after`` over ``before``; say whether ``before`` was what the file has.
+
+    Whoever works on the run, the epoch of its lease and the number of its records are compared:
+    this is the fence that a writer without the lease does not pass.
+    """
+    written = connection.execute(
+        "UPDATE teff_runs SET state = ?, epoch = ?, holder = ?, held_until = ?, lease_ttl = ?,"
+        " records = ?, updated = ?, checksum = ?"
+        " WHERE id = ? AND run_id = ? AND owner = ? AND epoch = ? AND holder = ? AND records = ?",
+        (
+            after.state,
+            after.epoch,
+            after.holder,
+            after.held_until,
+            after.lease_ttl,
+            after.records,
+            after.updated,
+            after.checksum(),
+            before.id,
+            before.run_id,
+            before.owner,
+            before.epoch,
+            before.holder,
+            before.records,
+        ),
+    )
+    return written.rowcount == 1
+
+
+def add_records(
+    connection: sqlite3.Connection,
+    run: RunRow,
+    records: Sequence[EncodedRecord],
+    *,
+    after: int,
+    stored: float,
+) -> None:
+    """Write ``records`` with the numbers from ``after`` + 1."""
+    connection.executemany(
+        "INSERT INTO teff_records (id, kind, path, data, stored, checksum)"
+        " VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)",
+        [
+            (
+                run.id * _NUMBERS + number,
+                record.kind,
+                record.path,
+                record.data,
+                stored,
+                record.checksum(run, number, stored),
+            )
+            for number, record in enumerate(records, after + 1)
+        ],
+    )
+
+
+def read_records(
+    connection: sqlite3.Connection, run: RunRow, first: int | None = None
+) -> list[StoredRecord]:
+    """Return the records of a run, all of them or the ``first``, verified.
+
+    Raises:
+        CheckpointCorrupt: one of them is not as it was written, or is missing.
+    """
+    wanted = run.records if first is None else first
+    start = run.id * _NUMBERS
+    last = start + (_NUMBERS - 1 if first is None else first)
+    found = connection.execute(
+        "SELECT id, kind, path, data, stored, checksum FROM teff_records"
+        " WHERE id BETWEEN ? AND ? ORDER BY id",
+        (start, last),
+    )
+    records: list[StoredRecord] = []
+    for id, kind, path, data, stored, checksum in found:
+        number = len(records) + 1
+        record = None
+        if id == start + number:
+            record = _read_record(run, number, kind, path, data, stored, checksum)
+        if record is None:
+            raise _damaged_record(run, number)
+        records.append(record)
+    if len(records) != wanted:
+        raise _damaged_record(run, min(len(records), wanted) + 1)
+    return records
+
+
+def _read_record(
+    run: RunRow, number: int, kind: Any, path: Any, data: Any, stored: Any, checksum: Any
+) -> StoredRecord | None:
+    """Return a record that was read, or None where it is not as it was written."""
+    try:
+        encoded = EncodedRecord(kind.decode(), path.decode(), data)
+        if encoded.checksum(run, number, stored) != checksum:
+            return None
+        record = Record(
+            kind=cast("RecordKind", encoded.kind), path=encoded.path, data=json.loads(data.decode())
+        )
+    except (AttributeError, TypeError, ValueError):  # no text where there was text
+        return None
+    return StoredRecord(number=number, stored=stored, record=record)
+
+
+def _damaged_record(run: RunRow, number: int) -> CheckpointCorrupt:
+    before = (
+        f"go on from what is whole with fork({run.run_id!r}, {number - 1}, new_id)"
+        if number > 1
+        else "delete the run"
+    )
+    return CheckpointCorrupt(
+        f"record {number} of run {run.run_id!r} is damaged or missing. "
+        f"Restore the file from a copy, or {before}",
+        run_id=run.run_id,
+    )
+
+
+def delete_rows(connection: sqlite3.Connection, owner: str, run_id: str) -> bool:
+    """Delete a run and its records, damaged or not; say whether there was one."""
+    ids = connection.execute(
+        "SELECT id, epoch FROM teff_runs NOT INDEXED WHERE owner = ? AND run_id = ?", (owner, run_id)
+    ).fetchall()
+    for id, epoch in ids:
+        start = id * _NUMBERS
+        connection.execute(
+            "DELETE FROM teff_records WHERE id BETWEEN ? AND ?", (start, start + _NUMBERS - 1)
+        )
+        connection.execute("DELETE FROM teff_runs WHERE id = ?", (id,))
+        # A writer that was cut off may still have a lease: a new run of this id must not honour it.
+        connection.execute(
+            "UPDATE teff_meta SET value = max(value, CAST(? AS INTEGER))"
+            " WHERE name = 'deleted_epoch'",
+            (epoch,),
+        )
+    if ids:
+        connection.execute("UPDATE teff_meta SET value = 1 WHERE name = 'sweep'")
+    return bool(ids)
