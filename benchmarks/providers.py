@@ -5,6 +5,8 @@ the same JSON, streams of 10,000 tokens against ``httpx`` reading the same bytes
 each event. It exits with 1 where a call takes more than 1.5 times, or a stream more than 2.5 times, as
 long as its rival. The server runs in a process of its own, so that its work is not counted; each figure
 is taken in turn with its rival, in CPU time and by the clock, and the medians of the rounds are printed.
+The bound holds for the median in CPU time, and by the clock for the least disturbed round: other
+processes make it slower, and what is too slow is so in every round.
 """
 
 from __future__ import annotations
@@ -285,7 +287,7 @@ def main() -> int:
                     f"{kind + ' ' + name:24}{each:9.1f}{middle:9.2f}{clock:8.2f}"
                     f"{min(in_cpu):7.2f}{max(in_cpu):7.2f}{most:7.1f}"
                 )
-                holds = holds and max(middle, clock) <= most
+                holds = holds and middle <= most and min(by_clock) <= most
     bounds = f"a call at most {MOST_FOR_A_CALL:g} times, a stream {MOST_FOR_A_STREAM:g} times bare"
     print(f"{'holds' if holds else 'DOES NOT HOLD'}: {bounds}")
     return 0 if holds else 1

@@ -115,6 +115,26 @@ def test_str_05_half_a_call_is_never_carried_out_nor_joined_with_the_next_try(th
     assert len(asked.requests) == 3
 
 
+@each_dialect
+@pytest.mark.parametrize("then", ["reset", "close", "keep"])
+def test_str_05_half_a_call_that_is_written_as_text_is_not_carried_out_either(
+    dialect: Dialect, then: Any
+) -> None:
+    done: list[str] = []
+
+    def run(cmd: str) -> str:
+        """Run a command."""
+        done.append(cmd)
+        return "ok"
+
+    half = dialect.piece('<tool_call>{"name": "run", "arguments": {"cmd": "rm -rf')
+    asked = ask(dialect, streamed(dialect, half, then=then), good(dialect), tools=[run])
+    assert (asked.output, "".join(asked.tokens), done) == (HELLO, HELLO, [])
+    asked = ask(dialect, streamed(dialect, half, dialect.end()), tools=[run])
+    assert done == []
+    assert "rm -rf" in asked.output, "it is the answer, as it stands"
+
+
 def test_str_07_a_slow_reader_slows_the_model_down_and_misses_nothing() -> None:
     model = Endless(10_000)
 

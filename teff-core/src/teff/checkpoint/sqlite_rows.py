@@ -16,6 +16,7 @@ import attrs
 
 from teff.checkpoint.protocol import Record, RecordKind, RunState, RunSummary, StoredRecord
 from teff.errors import CheckpointCorrupt, CheckpointError
+from teff.state import freeze
 
 __all__ = [
     "EncodedRecord",
@@ -42,11 +43,11 @@ _COLUMNS = (
 class RunRow:
     """One row of ``teff_runs``: who works on a run until when, and how far it is."""
 
-    id: int
+    id: int = 0
     owner: str
     run_id: str
-    state: RunState
-    epoch: int
+    state: RunState = "running"
+    epoch: int = 1
     holder: str = ""
     held_until: float = 0.0
     lease_ttl: float = 0.0
@@ -303,7 +304,9 @@ def _read_record(
         if encoded.checksum(run, number, stored) != checksum:
             return None
         record = Record(
-            kind=cast("RecordKind", encoded.kind), path=encoded.path, data=json.loads(data.decode())
+            kind=cast("RecordKind", encoded.kind),
+            path=encoded.path,
+            data=freeze(json.loads(data.decode())),
         )
     except (AttributeError, TypeError, ValueError):  # no text where there was text
         return None

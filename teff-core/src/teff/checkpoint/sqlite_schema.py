@@ -17,7 +17,7 @@ from pathlib import Path
 from teff.checkpoint.protocol import Durability
 from teff.errors import CheckpointCorrupt, CheckpointError
 
-__all__ = ["BUSY_TIMEOUT", "STEPS", "open_database", "sweep", "told", "transaction"]
+__all__ = ["BUSY_TIMEOUT", "STEPS", "open_database", "snapshot", "sweep", "told", "transaction"]
 
 #: Seconds to wait for another process that writes. SQLite's waiting is not fair, so it is long.
 BUSY_TIMEOUT = 30.0
@@ -203,6 +203,17 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a block that sees the file as it is now, whatever others write meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 @contextmanager

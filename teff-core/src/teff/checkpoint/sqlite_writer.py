@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import copy
 import os
 import queue
 import sqlite3
@@ -49,7 +50,7 @@ class Job:
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[Any] | None = None
     result: Any = None
-    error: BaseException | None = None
+    error: Exception | None = None
 
     def succeed(self, result: Any) -> None:
         """Keep the result, which is in the file now."""
@@ -70,11 +71,15 @@ class Worker(Protocol):
         ...
 
     def tick(self, connection: sqlite3.Connection) -> None:
-        """Do what is due without being asked for. It must not raise errors of SQLite."""
+        """Do what is due without being asked for; called before jobs too. It raises nothing."""
         ...
 
     def last(self, connection: sqlite3.Connection) -> None:
-        """Do what is left before the file is closed."""
+        """Do what is left before the file is closed.
+
+        Raises:
+            CheckpointError: it could not be done.
+        """
         ...
 
 
@@ -90,6 +95,12 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._process = 0
         self._closed = False
+        self._ended = False
+        self._closing: list[Job] = []
+        self._failure: Exception | None = None
+        # These two are the thread's own.
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
 
     def submit(self, job: Job) -> None:
         """Have ``job`` done.
@@ -98,6 +109,11 @@ class Writer:
             CheckpointError: the store is closed, or was made by the process that this one was
                 forked from.
         """
+        if self._forked():
+            raise CheckpointError(
+                f"the store of {str(self._path)!r} was opened before this process was forked, "
+                "and cannot be used in both: make a new SQLiteCheckpointer in this one"
+            )
         with self._lock:
             if self._closed:
                 raise CheckpointError(
@@ -105,11 +121,6 @@ class Writer:
                 )
             if self._thread is None:
                 self._start()
-            elif self._process != os.getpid():
-                raise CheckpointError(
-                    f"the store of {str(self._path)!r} was opened before this process was forked, "
-                    "and cannot be used in both: make a new SQLiteCheckpointer in this one"
-                )
             self._queue.put(job)
 
     async def ask(self, job: Job) -> Any:
@@ -128,59 +139,95 @@ class Writer:
         self._thread.start()
         atexit.register(self.close)
 
+    def _forked(self) -> bool:
+        """Tell whether the thread is in another process, where the lock may be held for ever."""
+        return self._process not in (0, os.getpid())
+
     def stop(self) -> None:
         """Have the thread end after what waits already, without waiting for it.
 
-        Where the thread has taken its last look at the queue, nobody can wait for a job of it: this
-        is called by `close`, and when nobody has the store any more.
+        It takes no lock, so that a finalizer can call it: then nobody has the store any more.
         """
         self._closed = True
         self._queue.put(None)
 
     def close(self) -> None:
-        """Have everything written that waits, close the file, and end the thread."""
+        """Have everything written that waits, close the file, and end the thread.
+
+        Raises:
+            CheckpointError: something could not be written, and is lost.
+        """
+        if self._forked():
+            return
         with self._lock:
             if not self._closed:
                 self.stop()
-            thread = self._thread
-        if thread is not None and self._process == os.getpid():
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     async def aclose(self) -> None:
         """Do what `close` does, without holding up the event loop."""
-        with self._lock:
-            thread, closed = self._thread, self._closed
-        if thread is None or closed or self._process != os.getpid():
-            self.close()
+        if self._forked():
             return
-        flushed = Job(work=self._worker.last, alone=True)
-        with suppress(TeffError):
-            await self.ask(flushed)
-        self.close()
+        ended = Job(work=_nothing)
+        ended.loop = asyncio.get_running_loop()
+        ended.future = ended.loop.create_future()
+        with self._lock:
+            if not self._closed:
+                self.stop()
+            if self._thread is None or self._ended:
+                return
+            self._closing.append(ended)
+        await ended.future
 
     # --- The thread ----------------------------------------------------------------------------
 
     def _work(self) -> None:
-        connection: sqlite3.Connection | None = None
         ended = False
         due = None
         while not ended:
             jobs, ended = self._gather(due)
             try:
-                if connection is None and jobs:
-                    connection = self._worker.open()
-                if connection is not None:
-                    self._do(connection, jobs)
-                    self._worker.last(connection) if ended else self._worker.tick(connection)
+                self._do(jobs, ended)
                 pause = self._worker.pause()
                 due = None if pause is None else time.monotonic() + pause
-            except BaseException as error:
+            except Exception as error:
                 _fail(jobs, error)
+                self._failure = error if ended else None
             _answer(jobs)
-            del jobs  # whoever is waited for here must not be kept alive while nothing is done
-        if connection is not None:
-            connection.close()
+            del jobs  # what they refer to must not be kept alive while nothing is done
+        self._disconnect()
         atexit.unregister(self.close)
+        with self._lock:
+            self._ended = True
+        _fail(self._closing, self._failure)
+        _answer(self._closing)
+
+    def _do(self, jobs: Sequence[Job], ended: bool) -> None:
+        if jobs:
+            self._connect()
+        if self._connection is not None:
+            self._worker.tick(self._connection)
+            self._do_jobs(self._connection, jobs)
+            if ended:
+                self._worker.last(self._connection)
+
+    def _connect(self) -> None:
+        """Open the file, if it is not the one that is open."""
+        if self._connection is not None:
+            if _identity(self._path) == self._file:
+                return
+            self._disconnect()
+        self._connection = self._worker.open()
+        self._file = _identity(self._path)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _gather(self, due: float | None) -> tuple[list[Job], bool]:
         """Wait for jobs until ``due``; return all that wait, and whether they are the last ones."""
@@ -197,7 +244,7 @@ class Writer:
             return jobs, False
         return jobs, True
 
-    def _do(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    def _do_jobs(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
         """Do jobs in their order, those that write and follow each other in one transaction."""
         together: list[Job] = []
         for job in jobs:
@@ -243,9 +290,25 @@ class Writer:
             job.succeed(result)
 
 
-def _fail(jobs: Iterable[Job], error: BaseException) -> None:
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name, None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    """Do nothing."""
+
+
+def _fail(jobs: Iterable[Job], error: Exception | None) -> None:
     for job in jobs:
-        job.error = job.error or error
+        if job.error is None and error is not None:
+            # Each has an error of its own, to which a traceback and a run can be added.
+            job.error = copy.copy(error)
+            job.error.__cause__ = error.__cause__
 
 
 def _answer(jobs: Iterable[Job]) -> None:

@@ -14,8 +14,9 @@ from teff.messages import Message, assistant, last_user_message, user, with_syst
 from teff.node.base import options
 from teff.node.context_builder import labelled_sections
 from teff.node.model import ModelNode
+from teff.node.naming import confusable_names, in_order, unknown_names
 from teff.node.progress import Progress, fingerprint
-from teff.node.routing import folded_name, last_known_word, read_route
+from teff.node.routing import last_known_word, read_route
 from teff.runtime import ExecContext
 from teff.state import is_filled
 
@@ -349,7 +350,7 @@ class Supervisor(ModelNode):
     @property
     def _agents(self) -> tuple[str, ...]:
         if self.agents is not None:
-            named: Iterable[str] = _in_order(self.agents)
+            named: Iterable[str] = in_order(self.agents)
         else:
             pipeline = (agent for agent, _ in self._pipeline)
             named = (*(self.route_keys or ()), *pipeline, self.fallback_agent)
@@ -359,7 +360,7 @@ class Supervisor(ModelNode):
     def _done_keys(self) -> tuple[str, ...]:
         if isinstance(self.done_keys, str):
             return (self.done_keys,) if self.done_keys else ()
-        return tuple(_in_order(self.done_keys or ()))
+        return tuple(in_order(self.done_keys or ()))
 
     @property
     def _pipeline(self) -> tuple[tuple[str, str], ...]:
@@ -434,33 +435,13 @@ class Supervisor(ModelNode):
             "fill_order": [agent for agent, _ in self._pipeline],
             "route_keys": list(self.route_keys or ()),
         }
-        for option, names in named.items():
-            for name in names:
-                if name == self.finish:
-                    yield f"option {option!r} names {name!r}, which is the finish token.", option
-                elif name not in self._agents:
-                    hint = suggest(name, self._agents)
-                    yield f"option {option!r} names {name!r}, which is not in agents.{hint}", option
+        yield from unknown_names(named, self._agents, finish=self.finish)
         if "" in (self.agents or ()):
             yield "option 'agents' holds an empty name.", "agents"
-        seen: dict[str, str] = {}
-        for name in self.vocabulary:
-            folded = folded_name(name)
-            if not folded:
-                yield (
-                    f"the name {name!r} has nothing that a reply could be compared with.",
-                    "agents",
-                )
-            if folded in seen:
-                yield f"the names {seen[folded]!r} and {name!r} read the same in a reply.", "agents"
-            seen[folded] = name
+        for problem in confusable_names(self.vocabulary):
+            yield problem, "agents"
 
 
 def _asked_again(reply: str, one_of: str) -> list[Message]:
     shown = [assistant(reply[:_SHOWN_AGAIN])] if reply.strip() else []
     return [*shown, user(f"That does not name exactly one. {one_of}")]
-
-
-def _in_order(names: Iterable[str]) -> list[str]:
-    """Return names in an order that does not depend on the hashes of a set."""
-    return sorted(names) if isinstance(names, AbstractSet) else list(names)

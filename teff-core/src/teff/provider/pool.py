@@ -129,7 +129,7 @@ class ClientPool:
                 f"provider {self._provider!r}: no HTTP client can be made with the settings of the "
                 f"environment ({type(error).__name__}).",
                 hint="Look at HTTPS_PROXY, ALL_PROXY (socks needs: pip install 'httpx[socks]'), "
-                "SSL_CERT_FILE and SSL_CERT_DIR.",
+                "SSL_CERT_FILE, SSL_CERT_DIR and ca_file.",
             ) from None
 
     def _trusted(self, url: str) -> ssl.SSLContext:

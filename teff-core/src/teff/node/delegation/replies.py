@@ -49,7 +49,6 @@ _NAMED = re.compile(
 )
 #: What an action may look like; a sentence behind the label is none.
 _MAY_BE_ACTION = re.compile(r"\s*+(?:[{\[`]|[^\s(]++(?:\(|[ \t\r]*+(?:\n|\Z)|[ \t]++ACTION_INPUT))")
-_CALLED = re.compile(r"[\w.-]{1,64}\s*\((?P<input>.*)\)", re.DOTALL)
 _AROUND_NAMES: Final = "`'\"*[]<>. \t\r"
 #: Words in the place of an action that ask for none; behind some of them stands the answer.
 _ANSWERS = frozenset({"finalanswer", "finish", "answer"})
@@ -239,10 +238,7 @@ def _calls_of(section: _Section, tools: Sequence[ToolSpec]) -> list[ToolCall]:
         written = attrs.evolve(call, name=tool.name)
         return list(offered.python_call(written)) or [_broken(tool, action)]
     given = action.value if isinstance(action.value, Mapping) else action.raw
-    if action.problem:  # words in the brackets of a call are no JSON, and clear all the same
-        words = _CALLED.fullmatch(section.text)
-        given = words["input"] if words is not None else None
-    arguments = None if given is None and action.problem else offered.arguments(tool.name, given)
+    arguments = None if action.problem else offered.arguments(tool.name, given)
     if arguments is None:
         return [_broken(tool, action)]
     return [ToolCall(id="", name=tool.name, arguments=arguments)]
