@@ -12,6 +12,7 @@ import attrs
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.failures import (
     add_hint,
+    asked,
     failure_in_reply,
     failure_of_status,
     server_words,
@@ -175,4 +176,4 @@ class Call:
         return data
 
     def _sentence(self, message: str) -> str:
-        return f"{self.provider} ({self.model}) {mask(message, self.secrets)}"
+        return f"{asked(self.provider, self.model)} {mask(message, self.secrets)}"

@@ -18,6 +18,7 @@ from teff.provider.reading import as_mapping, parse_json
 
 __all__ = [
     "add_hint",
+    "asked",
     "error_in",
     "failure_in_reply",
     "failure_of_status",
@@ -198,7 +199,7 @@ def failure_of_status(
     if should_retry in ("true", "false"):
         permanent = should_retry == "false"
     return ProviderError(
-        f"{provider} ({model}) answered {_status_name(status)} at {url}: {words}",
+        f"{asked(provider, model)} answered {_status_name(status)} at {url}: {words}",
         provider=provider,
         model=model,
         status=status,
@@ -221,13 +222,22 @@ def failure_in_reply(
     if known_status is not None:
         permanent = is_permanent(known_status, code)
     return ProviderError(
-        f"{provider} ({model}) sent an error: {shorten(mask(words, secrets)) or 'it has no text'}",
+        f"{asked(provider, model)} sent an error: {shorten(mask(words, secrets)) or 'it has no text'}",
         provider=provider,
         model=model,
         status=known_status,
         body=mask(body, secrets),
         permanent=permanent,
     )
+
+
+def asked(provider: str, model: str) -> str:
+    """Return who was asked, as errors begin: the provider, and the model where there is one.
+
+    >>> asked("ollama", "llama3.1:8b"), asked("ollama", "")
+    ('ollama (llama3.1:8b)', 'ollama')
+    """
+    return f"{provider} ({model})" if model else provider
 
 
 def add_hint(error: ProviderError, hint: str) -> None:
