@@ -15,6 +15,7 @@ from teff.node.map import Map
 from teff.node.parallel import Parallel
 from teff.node.retry import Retry
 from teff.node.validate import Validate
+from teff.runtime import Limits
 
 
 def codes(node: Node, *edges: tuple[str, str] | tuple[str, str, str], known: str = "") -> list[str]:
@@ -35,6 +36,25 @@ def shows(key: str) -> Transform:
 
 def graph_that_shows(key: str) -> Graph:
     return Graph({"show": shows(key)}, [], "show")
+
+
+# Bounds of a part.
+
+
+def test_the_limits_of_a_part_bound_the_rounds_inside_of_it() -> None:
+    nodes = {"a": now("x"), "b": now("y")}
+    edges = [Edge("a", "b"), Edge("b", "a")]
+    assert codes(SubFlow(Graph(nodes, edges, "a"))) == ["unbounded-cycle"]
+    assert codes(SubFlow(Graph(nodes, edges, "a"), limits={"max_model_calls": 9})) == [
+        "unbounded-cycle"
+    ]
+    for bound in ({"max_steps": 9}, {"deadline": 1}):
+        assert codes(SubFlow(Graph(nodes, edges, "a"), limits=bound)) == []
+        assert codes(SubFlow(Graph(nodes, edges, "a", limits=Limits(**bound)))) == []
+    around = Graph(
+        {"part": SubFlow(Graph(nodes, edges, "a"), limits={"max_tokens": 9})}, [], "part"
+    )
+    assert [problem.code for problem in around.check()] == ["unbounded-cycle"]
 
 
 # Branches side by side.

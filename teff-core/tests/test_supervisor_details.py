@@ -99,6 +99,7 @@ def test_a_policy_that_does_nothing_sensible_is_told_what_is_known() -> None:
     with pytest.raises(ConfigError) as caught:
         decide(lead("x", Overrules, agents=["a", "b"], max_reasks=0), ASKED)
     assert str(caught.value).count("Known: a, b, finish.") == 1
+    assert caught.value.hint == ""
 
 
 class Approves(Supervisor):

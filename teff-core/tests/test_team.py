@@ -138,7 +138,7 @@ def test_a_standstill_ends_the_run_with_what_there_is() -> None:
 
 def test_a_role_of_its_own_model_and_provider_wins_over_the_team() -> None:
     team, own = ScriptedProvider(["billing"], name="t"), ScriptedProvider(["Done."], name="o")
-    roles = {
+    roles: dict[str, Any] = {
         "billing": {
             "system": "x",
             "output_key": "answer",
@@ -166,7 +166,7 @@ def test_what_a_role_says_of_its_model_and_tools_is_its_own() -> None:
 
     provider = ScriptedProvider(["a", "one", "b", "two", "finish"])
     flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
-    roles = {
+    roles: dict[str, AgentRole] = {
         "a": AgentRole("A.", output_key="x", temperature=0.1, use_tools=["look"]),
         "b": AgentRole("B.", output_key="y"),
     }

@@ -221,5 +221,6 @@ def _named(run_id: str, work: Callable[[], _T]) -> _T:
 
 
 def _is_time(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value < math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < math.inf

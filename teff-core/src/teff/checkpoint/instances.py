@@ -74,13 +74,17 @@ class Form:
         return instance
 
 
-@functools.cache
 def form_of(kind: type) -> Form:
     """Return the form of a class that `has_fields`.
 
     What its constructor takes is stored, and of the other fields those that count when two
     instances are compared.
     """
+    return _form_of(kind)
+
+
+@functools.cache
+def _form_of(kind: type) -> Form:
     if attrs.has(kind):
         return Form(
             {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 from teff.state import FrozenDict, FrozenList
 
 __all__ = [
     "MARK",
     "MAX_DEPTH",
+    "TOO_DEEP",
     "integer",
     "is_plain",
     "is_text",
@@ -25,8 +26,11 @@ __all__ = [
 #: What the one key of an object begins with that stands for a value JSON does not have.
 MARK = "!"
 
-#: How many levels of objects and lists a stored value may have: what `json` itself can read.
-MAX_DEPTH = 400
+#: How many levels of objects and lists a stored value may have, which every JSON library reads.
+MAX_DEPTH = 200
+
+#: What is said of a value that has more.
+TOO_DEEP = f"contains itself, or is nested more than {MAX_DEPTH} levels deep"
 
 # Whole numbers beyond these are read as something else by most programs but Python.
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -43,9 +47,9 @@ def is_plain(value: object, room: int = MAX_DEPTH) -> bool:
     """
     kind = type(value)
     if kind is FrozenDict or kind is dict:
-        return room > 0 and _is_plain_mapping(value, room)  # type: ignore[arg-type]  # just seen
+        return room > 0 and _is_plain_mapping(cast("dict[Any, Any]", value), room)
     if kind is FrozenList or kind is list:
-        return room > 0 and _is_plain_items(value, room)  # type: ignore[arg-type]  # just seen
+        return room > 0 and _is_plain_items(value, room)
     return _is_plain_items([value], room)
 
 
@@ -107,16 +111,16 @@ def text(value: str) -> Any:
 
 
 def read_text(data: Any) -> str:
-    """Read what `text` gave, or the content of its tag.
+    """Read what `text` gave.
 
     Raises:
         ValueError: it is something else.
     """
     if type(data) is str:
         return data
-    pieces = _untagged(data, "text")
+    pieces = _content(data, "text")
     if not isinstance(pieces, list):
-        raise ValueError("a text is a list of texts and surrogates")  # noqa: TRY004
+        raise ValueError("a text is a list of texts and surrogates")
     return "".join(piece if type(piece) is str else _surrogate(piece) for piece in pieces)
 
 
@@ -134,14 +138,14 @@ def integer(value: int) -> Any:
 
 
 def read_integer(data: Any) -> int:
-    """Read what `integer` gave, or the content of its tag.
+    """Read what `integer` gave.
 
     Raises:
         ValueError: it is something else.
     """
     if type(data) is int:
         return data
-    digits = _untagged(data, "int")
+    digits = _content(data, "int")
     if type(digits) is not str:
         raise ValueError("a whole number is a number or its digits")
     return int(digits, 16 if "0x" in digits[:3] else 10)
@@ -153,21 +157,23 @@ def number(value: float) -> Any:
 
 
 def read_number(data: Any) -> float:
-    """Read what `number` gave, or the content of its tag.
+    """Read what `number` gave.
 
     Raises:
         ValueError: it is something else.
     """
     if type(data) is float or type(data) is int:
         return float(data)
-    name = _untagged(data, "float")
+    name = _content(data, "float")
     if name not in ("nan", "inf", "-inf"):
         raise ValueError("a number that JSON does not have is nan, inf or -inf")
     return float(name)
 
 
-def _untagged(data: Any, tag: str) -> Any:
-    return data[MARK + tag] if isinstance(data, dict) and data.keys() == {MARK + tag} else data
+def _content(data: Any, tag: str) -> Any:
+    if not isinstance(data, dict) or data.keys() != {MARK + tag}:
+        raise ValueError(f"{tag} is expected, not {type(data).__name__}")
+    return data[MARK + tag]
 
 
 def sort_key(data: Any) -> str:

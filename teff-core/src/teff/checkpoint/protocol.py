@@ -30,8 +30,8 @@ Durability = Literal["exit", "process", "power"]
 
 #: ``start``: the input and the graph's signature. ``step``: one committed step of one frame.
 #: ``value``: the result of a recorded call. ``pause``: open questions. ``answer``: an answer to one.
-#: ``end``: how the run ended.
-RecordKind = Literal["start", "step", "value", "pause", "answer", "end"]
+#: ``end``: how the run ended. ``snapshot``: all that the records before it come to, but the first.
+RecordKind = Literal["start", "step", "value", "pause", "answer", "end", "snapshot"]
 
 #: How a run was left. ``running`` is a run that nobody closed: its process died.
 RunState = Literal["running", "finished", "stopped", "paused", "failed", "cancelled"]
@@ -98,6 +98,8 @@ class Checkpointer(Protocol):
     async def load(self, run_id: str, *, owner: str = "default") -> Sequence[Record]:
         """Return the records of a run in their order; empty where there are none.
 
+        What stands between the first record and the last snapshot may be left out.
+
         Raises:
             CheckpointCorrupt: they are not what was stored.
         """
@@ -152,7 +154,7 @@ class RunStore(Checkpointer, Protocol):
         ...
 
     async def history(self, run_id: str, *, owner: str = "default") -> Sequence[StoredRecord]:
-        """Return the records of a run with their numbers and times; empty where there is none.
+        """Return all records of a run with their numbers and times; empty where there is none.
 
         Raises:
             CheckpointCorrupt: they are not what was stored.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import threading
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 
@@ -78,7 +77,9 @@ def _check(cls: object, name: object) -> None:
 def full_name(cls: type) -> str:
     """Return how messages call a class: with its module, where it has one that tells something."""
     module = cls.__module__
-    return cls.__qualname__ if module in ("builtins", "__main__") else f"{module}.{cls.__qualname__}"
+    return (
+        cls.__qualname__ if module in ("builtins", "__main__") else f"{module}.{cls.__qualname__}"
+    )
 
 
 class TypeNames:
@@ -155,14 +156,14 @@ class _Declared:
         self.seen: set[type] = set()
 
     def add(self, annotation: Any) -> None:
-        """Note the types in an annotation."""
+        """Note the types in an annotation; what belongs to a class and not its instances has none."""
         annotation, _ = plain_type(annotation)
         if isinstance(annotation, list):  # the parameters of a Callable
             arguments: tuple[Any, ...] = tuple(annotation)
         elif isinstance(annotation, typing.TypeVar):
             arguments = (annotation.__bound__, *annotation.__constraints__)
-        elif isinstance(annotation, dataclasses.InitVar):
-            arguments = ()
+        elif ClassVar in (annotation, typing.get_origin(annotation)):
+            return
         else:
             arguments = typing.get_args(annotation)
         if typing.get_origin(annotation) is Literal:

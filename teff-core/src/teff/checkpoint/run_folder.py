@@ -34,9 +34,6 @@ from teff.errors import CheckpointCorrupt, CheckpointError, LeaseLost, RunLocked
 
 __all__ = ["RunFolder"]
 
-#: The states of runs that go on no more, and may be pruned.
-_ENDED: frozenset[RunState] = frozenset({"finished", "stopped", "failed", "cancelled"})
-
 #: How much of the end of a file is read at first, to find its last record.
 _ENDING = 1 << 16
 
@@ -92,29 +89,28 @@ class RunFolder:
                 )
             epoch = _new_epoch(before.epoch)
             lease = Lease(run_id=place.run_id, owner=place.owner, epoch=epoch)
-            begun = None if _is_begun(file) else self._begin(file)
-            file.set_lease(
-                attrs.evolve(before, epoch=epoch, holder=self._holder, **self._term(now))
-            )
+            begun = None if _is_begun(file) else self._begin(file, now)
+            taken = attrs.evolve(before, epoch=epoch, holder=self._holder)
+            file.set_lease(self._extended(taken))
         if begun is not None:
             self._tails[lease] = begun
         return lease
 
-    def _begin(self, file: RunFile, lines: bytes = b"") -> _Tail:
+    def _begin(self, file: RunFile, now: float, lines: bytes = b"") -> _Tail:
         """Write the first line of a run, and ``lines`` with it."""
-        header = header_line(file.place.run_id, file.place.owner, self.clock())
+        header = header_line(file.place.run_id, file.place.owner, now)
         file.write(header + lines, at=0, power=self._power)
         if self._power:
             sync_folder(file.place.folder)
         return _Tail(size=len(header) + len(lines), records=0)
 
-    def _term(self, now: float) -> dict[str, float]:
-        return {"until": now + self._ttl, "ttl": self._ttl}
+    def _extended(self, stored: StoredLease) -> StoredLease:
+        return attrs.evolve(stored, until=self.clock() + self._ttl, ttl=self._ttl)
 
     def renew(self, lease: Lease) -> None:
         """Let a lease run out later; see `Checkpointer.renew`."""
         with self._held(lease) as (file, stored):
-            file.set_lease(attrs.evolve(stored, **self._term(self.clock())))
+            file.set_lease(self._extended(stored))
 
     @contextmanager
     def _held(self, lease: Lease) -> Iterator[tuple[RunFile, StoredLease]]:
@@ -219,7 +215,7 @@ class RunFolder:
                 )
             now = self.clock()
             lines = record_lines(records, first=1, stored=now, run_id=new.run_id)
-            self._begin(file, lines)
+            self._begin(file, now, lines)
             left = StoredLease(epoch=_new_epoch(0), state=state)
             file.set_lease(left, power=self._power)
             return self._summary(file)
@@ -267,7 +263,8 @@ class RunFolder:
                 if file is None or not _is_begun(file):
                     continue
                 run = self._summary(file)
-                if run.state in _ENDED and not run.held and run.updated <= before:
+                ended = run.state not in ("running", "paused") and not run.held
+                if ended and run.updated <= before:
                     file.remove(power=self._power)
                     count += 1
         return count

@@ -6,6 +6,7 @@ import math
 import os
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,6 @@ from teff.checkpoint.sqlite_writer import Job, Writer
 from teff.errors import CheckpointError, ConfigError, suggest
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
 
 __all__ = ["SQLiteCheckpointer"]
@@ -52,9 +52,9 @@ class SQLiteCheckpointer:
             - ``"power"``: a loss of power; each commit waits for the disk.
             - ``"process"``: a crash of the process. After a loss of power the last records may be
               missing; the file is whole.
-            - ``"exit"``: the ordinary end of the process. Records are written after at most 256 of
-              them and about a second, and when the run or the store is closed. After a crash the
-              last records may be missing; what is there is whole, and in order.
+            - ``"exit"``: the ordinary end of the process. Records are written after about a second
+              or 256 appends, when the run is released, and when the store is closed, read or left.
+              After a crash the last ones may be missing; what is there is whole, and in order.
         lease_ttl: seconds after which a run is free whose process died.
 
     Raises:
@@ -127,8 +127,10 @@ class SQLiteCheckpointer:
         )
         try:
             held: Held = await self._ask(run_id, job)
+        except Exception:
+            raise
         except BaseException:
-            # Whoever waited is gone, and the run may be taken, or about to be.
+            # Whoever waited is gone, and the run is taken, or about to be.
             self._give_up(job)
             raise
         return held.lease
@@ -149,9 +151,9 @@ class SQLiteCheckpointer:
             LeaseLost: the run was given back, or taken by somebody else; nothing was stored.
         """
         encoded = encode_records(lease.run_id, records)
-        if self._durability == "exit" and self._writer.usable():
-            if self._runs.put_off(lease, encoded):
-                return
+        may_wait = self._durability == "exit" and self._writer.usable()
+        if may_wait and self._runs.put_off(lease, encoded):
+            return
         work = partial(self._runs.append, lease=lease, records=encoded)
         await self._ask(lease.run_id, Job(work=work))
 
@@ -321,16 +323,20 @@ class SQLiteCheckpointer:
             raise
 
     def _give_up(self, claim: Job) -> None:
-        """Give back what ``claim`` has taken or will take; it comes before this in the queue."""
-
-        def release(connection: sqlite3.Connection) -> Lease | None:
-            if claim.result is None:
-                return None
-            self._runs.release(connection, claim.result.lease, claim.result.row.state)
-            return claim.result.lease
-
-        ...
+        """Give back what ``claim`` has taken or will take, once it is done."""
+        with suppress(CheckpointError):  # a store that is closed has given back everything
+            self._writer.submit(Job(work=lambda c: self._runs.undo(c, claim.result), alone=True))
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
-    ...
+    """Return where the file is, whatever folder the process may change to."""
+    text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(f"path={path!r} is no path of a file.", path="path")
+    if text == ":memory:":
+        raise ConfigError(
+            "path=':memory:' is not kept in a file.",
+            path="path",
+            hint="Use MemoryCheckpointer for runs that end with the process.",
+        )
+    return Path(text).absolute()

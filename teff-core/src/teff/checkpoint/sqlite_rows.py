@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
@@ -33,6 +34,11 @@ __all__ = [
 
 #: How many numbers a run has for its records. An id below 2**63 leaves as many runs as half of it.
 _NUMBERS = 1 << 32
+
+#: The numbers of a run, as its checksum takes them.
+_NUMBERS_OF_A_RUN = struct.Struct("<qqddqdd").pack
+
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 _COLUMNS = (
     "id, owner, run_id, state, epoch, holder, held_until, lease_ttl, records, created, updated"
@@ -81,7 +87,33 @@ class RunRow:
 
     def checksum(self) -> int:
         """Return the checksum of the row."""
-        return zlib.crc32("\0".join(map(str, self.values())).encode())
+        words = f"{self.owner}\0{self.run_id}\0{self.state}\0{self.holder}"
+        numbers = _NUMBERS_OF_A_RUN(
+            self.id,
+            self.epoch,
+            self.held_until,
+            self.lease_ttl,
+            self.records,
+            self.created,
+            self.updated,
+        )
+        return zlib.crc32(numbers, zlib.crc32(words.encode()))
+
+    def following(self, now: float, records: int) -> RunRow:
+        """Return the row after ``records`` were added at ``now``, with the lease renewed."""
+        return RunRow(
+            id=self.id,
+            owner=self.owner,
+            run_id=self.run_id,
+            state=self.state,
+            epoch=self.epoch,
+            holder=self.holder,
+            held_until=now + self.lease_ttl,
+            lease_ttl=self.lease_ttl,
+            records=self.records + records,
+            created=self.created,
+            updated=now if records else self.updated,
+        )
 
     def summary(self, now: float) -> RunSummary:
         """Return what a list shows of the run."""
@@ -120,10 +152,8 @@ def encode_records(run_id: str, records: Iterable[Record]) -> list[EncodedRecord
     for record in records:
         try:
             record.path.encode()
-            text = json.dumps(
-                record.data, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-            )
-            encoded.append(EncodedRecord(record.kind, record.path, text.encode()))
+            data = _TO_JSON(record.data).encode()
+            encoded.append(EncodedRecord(record.kind, record.path, data))
         except (TypeError, ValueError, RecursionError) as error:
             raise CheckpointError(
                 f"a record ({record.kind}) of run {run_id!r} at {record.path!r} cannot be written "
@@ -180,12 +210,18 @@ def find_runs(connection: sqlite3.Connection, owner: str) -> list[RunRow]:
 def _verified(row: Sequence[Any]) -> RunRow | None:
     """Return a row that was read, or None where it is not as it was written."""
     try:
-        values = [value.decode() if isinstance(value, bytes) else value for value in row[:-1]]
+        values: list[Any] = [
+            value.decode() if isinstance(value, bytes) else value for value in row[:-1]
+        ]
     except UnicodeDecodeError:
         return None
     names = (field.name for field in attrs.fields(RunRow))
     run = RunRow(**dict(zip(names, values, strict=True)))
-    return run if run.checksum() == row[-1] else None
+    try:
+        checksum = run.checksum()
+    except struct.error:  # what was a number is none any more
+        return None
+    return run if checksum == row[-1] else None
 
 
 def _damaged(run_id: str) -> CheckpointCorrupt:
@@ -212,30 +248,41 @@ def insert_run(connection: sqlite3.Connection, run: RunRow) -> None:
 def update_run(connection: sqlite3.Connection, before: RunRow, after: RunRow) -> bool:
     """Write ``after`` over ``before``; say whether ``before`` was what the file has.
 
-    Whoever works on the run, the epoch of its lease and the number of its records are compared:
-    this is the fence that a writer without the lease does not pass.
+    This is the fence that a writer without the lease does not pass. The checksum stands for all that
+    a row says; an epoch is not used twice.
     """
-    written = connection.execute(
-        "UPDATE teff_runs SET state = ?, epoch = ?, holder = ?, held_until = ?, lease_ttl = ?,"
-        " records = ?, updated = ?, checksum = ?"
-        " WHERE id = ? AND run_id = ? AND owner = ? AND epoch = ? AND holder = ? AND records = ?",
-        (
-            after.state,
-            after.epoch,
-            after.holder,
-            after.held_until,
-            after.lease_ttl,
-            after.records,
-            after.updated,
-            after.checksum(),
-            before.id,
-            before.run_id,
-            before.owner,
-            before.epoch,
-            before.holder,
-            before.records,
-        ),
-    )
+    if (after.state, after.epoch, after.holder) == (before.state, before.epoch, before.holder):
+        written = connection.execute(
+            "UPDATE teff_runs SET held_until = ?, records = ?, updated = ?, checksum = ?"
+            " WHERE id = ? AND epoch = ? AND checksum = ?",
+            (
+                after.held_until,
+                after.records,
+                after.updated,
+                after.checksum(),
+                before.id,
+                before.epoch,
+                before.checksum(),
+            ),
+        )
+    else:
+        written = connection.execute(
+            "UPDATE teff_runs SET (state, epoch, holder, held_until, lease_ttl, records, updated,"
+            " checksum) = (?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ? AND epoch = ? AND checksum = ?",
+            (
+                after.state,
+                after.epoch,
+                after.holder,
+                after.held_until,
+                after.lease_ttl,
+                after.records,
+                after.updated,
+                after.checksum(),
+                before.id,
+                before.epoch,
+                before.checksum(),
+            ),
+        )
     return written.rowcount == 1
 
 
@@ -248,10 +295,10 @@ def add_records(
     stored: float,
 ) -> None:
     """Write ``records`` with the numbers from ``after`` + 1."""
-    connection.executemany(
-        "INSERT INTO teff_records (id, kind, path, data, stored, checksum)"
-        " VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)",
-        [
+    for number, record in enumerate(records, after + 1):
+        connection.execute(
+            "INSERT INTO teff_records (id, kind, path, data, stored, checksum)"
+            " VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)",
             (
                 run.id * _NUMBERS + number,
                 record.kind,
@@ -259,10 +306,8 @@ def add_records(
                 record.data,
                 stored,
                 record.checksum(run, number, stored),
-            )
-            for number, record in enumerate(records, after + 1)
-        ],
-    )
+            ),
+        )
 
 
 def read_records(
@@ -282,10 +327,10 @@ def read_records(
         (start, last),
     )
     records: list[StoredRecord] = []
-    for id, kind, path, data, stored, checksum in found:
+    for row_id, kind, path, data, stored, checksum in found:
         number = len(records) + 1
         record = None
-        if id == start + number:
+        if row_id == start + number:
             record = _read_record(run, number, kind, path, data, stored, checksum)
         if record is None:
             raise _damaged_record(run, number)
@@ -329,14 +374,15 @@ def _damaged_record(run: RunRow, number: int) -> CheckpointCorrupt:
 def delete_rows(connection: sqlite3.Connection, owner: str, run_id: str) -> bool:
     """Delete a run and its records, damaged or not; say whether there was one."""
     ids = connection.execute(
-        "SELECT id, epoch FROM teff_runs NOT INDEXED WHERE owner = ? AND run_id = ?", (owner, run_id)
+        "SELECT id, epoch FROM teff_runs NOT INDEXED WHERE owner = ? AND run_id = ?",
+        (owner, run_id),
     ).fetchall()
-    for id, epoch in ids:
-        start = id * _NUMBERS
+    for row_id, epoch in ids:
+        start = row_id * _NUMBERS
         connection.execute(
             "DELETE FROM teff_records WHERE id BETWEEN ? AND ?", (start, start + _NUMBERS - 1)
         )
-        connection.execute("DELETE FROM teff_runs WHERE id = ?", (id,))
+        connection.execute("DELETE FROM teff_runs WHERE id = ?", (row_id,))
         # A writer that was cut off may still have a lease: a new run of this id must not honour it.
         connection.execute(
             "UPDATE teff_meta SET value = max(value, CAST(? AS INTEGER))"

@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -37,15 +39,23 @@ from teff.checkpoint.sqlite_rows import (
     read_records,
     update_run,
 )
-from teff.checkpoint.sqlite_schema import open_database, snapshot, sweep, told, transaction
+from teff.checkpoint.sqlite_schema import (
+    BUSY_TIMEOUT,
+    open_database,
+    snapshot,
+    sweep,
+    told,
+    transaction,
+)
 from teff.errors import CheckpointCorrupt, CheckpointError, LeaseLost, RunLocked
 
 __all__ = ["Held", "StoredRuns"]
 
-#: With the durability ``exit``, so many records of a run and seconds may pass before they are
-#: written.
+#: With the durability ``exit``, so many appends of a run and seconds may pass before they are
+#: written. An append of more bytes is written at once.
 _MOST_PUT_OFF = 256
 _PUT_OFF_SECONDS = 1.0
+_PUT_OFF_BYTES = 64 * 1024
 
 #: A log of more bytes than this is emptied when the last lease is given back.
 _LOG_BYTES = 256 * 1024
@@ -56,7 +66,11 @@ class Held:
     """A run that this store holds: its row as it was last written, and what is put off."""
 
     row: RunRow
-    put_off: deque[EncodedRecord] = attrs.field(factory=deque)
+    #: How the run was left before it was claimed.
+    left: RunState
+    #: Appends that are not written yet.
+    put_off: deque[Sequence[EncodedRecord]] = attrs.field(factory=deque)
+    #: Why they could not be written when it was last tried.
     failure: CheckpointError | None = None
 
     @property
@@ -76,6 +90,7 @@ class StoredRuns:
         self._holder = ""
         self._held: dict[Lease, Held] = {}
         self._next_renewal = 0.0
+        self._released = False
 
     # --- What the writer asks for ----------------------------------------------------------------
 
@@ -87,7 +102,7 @@ class StoredRuns:
     def pause(self) -> float | None:
         """Return after how many seconds `tick` is due."""
         if not self._held:
-            return None
+            return 0.0 if self._released else None
         renewal = max(0.0, self._next_renewal - time.monotonic())
         return min(renewal, _PUT_OFF_SECONDS) if self._durability == "exit" else renewal
 
@@ -95,6 +110,8 @@ class StoredRuns:
         """Write what was put off, and renew the leases that need it."""
         for held in [held for held in self._held.values() if held.put_off]:
             self._write_put_off(connection, held)
+        if self._released and not self._held:
+            self._shorten_log(connection)
         if time.monotonic() < self._next_renewal:
             return
         self._next_renewal = time.monotonic() + self._lease_ttl / 3
@@ -122,16 +139,26 @@ class StoredRuns:
         return not 0.7 * self._lease_ttl < left <= self._lease_ttl  # more than that: clock set back
 
     def _write_put_off(self, connection: sqlite3.Connection, held: Held) -> None:
-        records = tuple(held.put_off)
+        # Others may add to it meanwhile.
+        appends = [held.put_off.popleft() for _ in range(len(held.put_off))]
         try:
             with told(self._path), transaction(connection):
-                self._write(connection, held.lease, records)
+                self._write(connection, held.lease, tuple(chain.from_iterable(appends)))
         except CheckpointError as error:
+            held.put_off.extendleft(reversed(appends))
             held.failure = error
-            return
-        held.failure = None
-        for _ in records:
-            held.put_off.popleft()
+        else:
+            held.failure = None
+
+    def _shorten_log(self, connection: sqlite3.Connection) -> None:
+        """Bring the log into the file, unless that must wait for somebody."""
+        self._released = False
+        log = self._path.with_name(f"{self._path.name}-wal")
+        with suppress(OSError, sqlite3.Error):
+            if log.stat().st_size > _LOG_BYTES:
+                connection.execute("PRAGMA busy_timeout = 0")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT * 1000:.0f}")
 
     # --- Leases ----------------------------------------------------------------------------------
 
@@ -141,7 +168,7 @@ class StoredRuns:
         before = find_run(connection, owner, run_id)
         if before is not None and before.held(now):
             raise _locked(before, now)
-        lease = {
+        lease: dict[str, Any] = {
             "holder": self._holder,
             "held_until": now + self._lease_ttl,
             "lease_ttl": self._lease_ttl,
@@ -152,7 +179,7 @@ class StoredRuns:
         else:
             row = attrs.evolve(before, state="running", epoch=before.epoch + 1, **lease)
             update_run(connection, before, row)
-        return Held(row)
+        return Held(row, left=row.state if before is None else before.state)
 
     def hold(self, held: Held) -> None:
         """Renew the lease of a run from now on."""
@@ -162,6 +189,14 @@ class StoredRuns:
     def drop(self, lease: Lease) -> None:
         """Renew a lease no more."""
         self._held.pop(lease, None)
+        self._released = True
+
+    def undo(self, connection: sqlite3.Connection, held: Held | None) -> None:
+        """Give back a run whose claim nobody waits for any more."""
+        if held is not None:
+            with transaction(connection):
+                self.release(connection, held.lease, held.left)
+            self.drop(held.lease)
 
     def renew(self, connection: sqlite3.Connection, lease: Lease) -> None:
         """Hold on to a run; see `teff.checkpoint.Checkpointer.renew`."""
@@ -179,9 +214,11 @@ class StoredRuns:
     def put_off(self, lease: Lease, records: Sequence[EncodedRecord]) -> bool:
         """Keep records to write them later; say whether that is possible. Any thread may ask."""
         held = self._held.get(lease)
-        if held is None or held.failure or len(held.put_off) + len(records) > _MOST_PUT_OFF:
+        if held is None or held.failure is not None or len(held.put_off) >= _MOST_PUT_OFF:
             return False
-        held.put_off.extend(records)
+        if sum(len(record.data) for record in records) > _PUT_OFF_BYTES:
+            return False
+        held.put_off.append(records)
         return True
 
     def release(
@@ -212,7 +249,7 @@ class StoredRuns:
             raise _lost(lease)
         now = self.clock()
         before = held.row
-        after = self._following(before, now, len(records), state)
+        after = _after(before, now, len(records), state)
         if not update_run(connection, before, after):
             # Somebody else has taken the run, or what this store wrote last was undone.
             found = find_run(connection, lease.owner, lease.run_id)
@@ -220,21 +257,10 @@ class StoredRuns:
                 self.drop(lease)
                 raise _lost(lease)
             before = found
-            after = self._following(before, now, len(records), state)
+            after = _after(before, now, len(records), state)
             update_run(connection, before, after)
-        if records:
-            add_records(connection, after, records, after=before.records, stored=now)
+        add_records(connection, after, records, after=before.records, stored=now)
         held.row = after
-
-    def _following(self, row: RunRow, now: float, count: int, state: RunState | None) -> RunRow:
-        return attrs.evolve(
-            row,
-            records=row.records + count,
-            updated=now if count else row.updated,
-            state=row.state if state is None else state,
-            holder=row.holder if state is None else "",
-            held_until=now + self._lease_ttl if state is None else 0.0,
-        )
 
     # --- What people ask for ---------------------------------------------------------------------
 
@@ -326,6 +352,14 @@ class StoredRuns:
                 f"what was asked for is deleted, but traces may be left in the file: {error}. "
                 "Whoever opens or deletes next removes them"
             ) from error
+
+
+def _after(row: RunRow, now: float, records: int, state: RunState | None) -> RunRow:
+    """Return the row of a run that goes on, or is given back in ``state``."""
+    after = row.following(now, records)
+    if state is not None:
+        after.state, after.holder, after.held_until = state, "", 0.0
+    return after
 
 
 def _left_by(record: Record) -> RunState:

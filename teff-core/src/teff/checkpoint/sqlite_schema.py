@@ -114,6 +114,9 @@ def _set_up(connection: sqlite3.Connection, path: Path, durability: Durability) 
         # A plain sync of macOS leaves the data in the cache of the drive.
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    if durability != "power":
+        # Only bringing the log into the file waits for the disk here, so that is done more rarely.
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
 

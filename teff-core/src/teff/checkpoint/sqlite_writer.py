@@ -123,6 +123,10 @@ class Writer:
                 self._start()
             self._queue.put(job)
 
+    def usable(self) -> bool:
+        """Tell whether `submit` would take a job."""
+        return not self._closed and not self._forked()
+
     async def ask(self, job: Job) -> Any:
         """Have ``job`` done, and return its result. A cancellation ends the waiting, not the job."""
         job.loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, Unpack
 
@@ -30,6 +30,7 @@ from teff.graph.options import (
 from teff.graph.plan import Plan, make_plan
 from teff.graph.running import run_graph
 from teff.graph.session import state_of, stored_run
+from teff.graph.stored_types import stored_types
 from teff.graph.turn import Chat, TurnResult, take_turn
 from teff.graph.turn_keys import is_turn_key, turn_keys
 from teff.messages import last_assistant_message
@@ -145,6 +146,11 @@ class Graph:
         self.plan: Plan = make_plan(self.nodes, self.edges, entry_point)
         for problem in find_errors(self):
             raise problem.as_error()
+
+    @cached_property
+    def stored_types(self) -> Mapping[str, type]:
+        """The types that values of a stored run may have beside the registered ones, by name."""
+        return stored_types(self)
 
     def compile(self) -> Graph:
         """Return this graph; it was compiled when it was made."""
@@ -304,7 +310,7 @@ class Graph:
         self, session_id: str, *, checkpointer: Checkpointer, owner: str = "default"
     ) -> Question | None:
         """Return the question that a chat, or a run, waits for, or None."""
-        stored = await stored_run(checkpointer, session_id, owner=owner)
+        stored = await stored_run(checkpointer, session_id, owner=owner, types=self.stored_types)
         return stored.questions[0] if stored.questions else None
 
     async def last_reply(
@@ -316,14 +322,14 @@ class Graph:
         messages_key: str = "messages",
     ) -> str:
         """Return what the assistant said last in a chat, or ""."""
-        stored = await stored_run(checkpointer, session_id, owner=owner)
+        stored = await stored_run(checkpointer, session_id, owner=owner, types=self.stored_types)
         return last_assistant_message(state_of(stored).get(messages_key))
 
     async def get_state(
         self, session_id: str, *, checkpointer: Checkpointer, owner: str = "default"
     ) -> dict[str, Any]:
         """Return the state that a chat, or a run, has come to; empty where there is none."""
-        stored = await stored_run(checkpointer, session_id, owner=owner)
+        stored = await stored_run(checkpointer, session_id, owner=owner, types=self.stored_types)
         return {key: thaw(value) for key, value in state_of(stored).items()}
 
     def to_mermaid(self, *, show_conditions: bool = True) -> str:

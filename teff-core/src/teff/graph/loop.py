@@ -94,6 +94,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
                     given = changed_keys(given, state, reducers)
                     if check is not None:
                         given = check.check_update(given, state, step.id)
+                if journal is not None:
+                    journal.check(given, step.id)
                 merge_into(state, given, reducers)
                 if written is not None:
                     note_written(written, given, reducers)
@@ -195,6 +197,11 @@ async def _record(
     )
     # A cancellation waits: the step is recorded as a whole, or was never begun.
     await uninterrupted(record)
+    if journal.wants_snapshot and not frame.path:
+        snapshot = journal.record_snapshot(
+            frame.state, visits=frame.visits, next=position, reason=reason
+        )
+        await uninterrupted(snapshot)
     await ctx.emit("checkpoint", {"path": ctx.path, "kind": "step"})
 
 

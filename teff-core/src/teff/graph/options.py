@@ -73,6 +73,8 @@ class TurnOptions(TypedDict, total=False):
     #: Seconds for each execution of a node; then it fails with ``TimeoutError``. A sub-flow has no
     #: such bound, its nodes have.
     node_timeout: float
+    #: What a stored run is to remember of its start beside its input: JSON values, by name.
+    about: Mapping[str, Any]
     #: Whose run it is; runs of different owners never meet.
     owner: str
     #: Where nodes find the provider that they name; a registry, or what one is made from.
@@ -113,6 +115,7 @@ def check_options(options: RunOptions) -> None:
     if options.get("on_limit", "stop") not in ("stop", "raise"):
         raise ConfigError(f"on_limit is 'stop' or 'raise', not {options['on_limit']!r}.")
     check_mapping("reducers", options.get("reducers"), "from state key to reducer")
+    check_mapping("about", options.get("about"), "from name to value")
     providers: object = options.get("providers")
     if not (providers is None or isinstance(providers, ProviderRegistry | Mapping)):
         raise ConfigError(

@@ -164,6 +164,7 @@ async def _open(graph: Graph, options: RunOptions) -> Journal | None:
         options["checkpoint_id"],
         owner=options.get("owner", "default"),
         signature=graph.plan.signature,
+        types=graph.stored_types,
     )
 
 
@@ -195,7 +196,7 @@ def _already_ended(
         raise RunFinished(f"run {run.id!r} has ended; there is nothing to resume", run_id=run.id)
     if ended and journal.end is not None:
         return result_of(run, journal.end["state"], stored_outcome(journal.end), options)
-    if journal.questions and not resuming:
+    if journal.questions and not resuming and not journal.has_news:
         paused = Outcome(status="paused", stop_reason="interrupt")
         return result_of(run, Frame(run, "", journal.input, entry="").state, paused, options)
     return None
@@ -216,6 +217,7 @@ async def _record_beginning(
             state or {},
             signature=graph.plan.signature,
             limits=attrs.asdict(run.limits),
+            about=options.get("about"),
         )
     if "resume" not in options:
         return []

@@ -15,7 +15,7 @@ from typing import Any
 from teff.checkpoint import Checkpointer, Lease, Record, RunState
 from teff.errors import RunLocked
 from teff.runtime import Frame, Journal, Question, Run, uninterrupted
-from teff.state import freeze
+from teff.runtime.journal import encoder_of
 
 __all__ = ["Session", "open_session", "state_of", "stored_run"]
 
@@ -23,13 +23,22 @@ __all__ = ["Session", "open_session", "state_of", "stored_run"]
 class Session:
     """A chat as its store knows it.
 
+    Args:
+        store: where it is.
+        id: of the chat.
+        owner: whose it is.
+        types: those that its values may have beside the registered ones, by their stored names.
+
     Attributes:
         id: of the chat.
         closed: the number of the last turn that is over; 0 before the first.
         asked: the id of the question that the caller was told of last, while it is open.
     """
 
-    def __init__(self, store: Checkpointer, id: str, *, owner: str) -> None:
+    def __init__(
+        self, store: Checkpointer, id: str, *, owner: str, types: Mapping[str, type]
+    ) -> None:
+        self._types = types
         self.id = id
         self.closed = 0
         self.asked = ""
@@ -60,7 +69,7 @@ class Session:
 
     async def turn(self, number: int) -> Journal:
         """Return what is recorded of a turn; nothing where it has not begun."""
-        return await _read(self._store, self.run_id(number), owner=self._owner)
+        return await _read(self._store, self.run_id(number), owner=self._owner, types=self._types)
 
     async def close_turn(self, number: int) -> None:
         """Record that a turn is over: no later one goes on with it."""
@@ -81,7 +90,8 @@ class Session:
 
     async def _write(self, data: Mapping[str, Any]) -> None:
         assert self._lease is not None  # noqa: S101  # only an open session is written
-        record = Record(kind="value", path="turn", data=freeze(dict(data)))
+        # Each says all there is to say, so no earlier one is read again.
+        record = Record(kind="snapshot", path="turn", data=dict(data))
         await uninterrupted(self._store.append(self._lease, [record]))
 
     async def claim(self) -> None:
@@ -124,13 +134,15 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(store: Checkpointer, id: str, *, owner: str) -> AsyncIterator[Session]:
+async def open_session(
+    store: Checkpointer, id: str, *, owner: str, types: Mapping[str, type]
+) -> AsyncIterator[Session]:
     """Hold a session, so that nobody else takes a turn of it.
 
     Raises:
         RunLocked: another turn is under way.
     """
-    session = Session(store, id, owner=owner)
+    session = Session(store, id, owner=owner, types=types)
     left: RunState = "failed"
     try:
         await uninterrupted(session.claim())
@@ -141,24 +153,29 @@ async def open_session(store: Checkpointer, id: str, *, owner: str) -> AsyncIter
         await session.leave(left)
 
 
-async def stored_run(store: Checkpointer, id: str, *, owner: str) -> Journal:
+async def stored_run(
+    store: Checkpointer, id: str, *, owner: str, types: Mapping[str, type]
+) -> Journal:
     """Return what is recorded of a chat's turn: the one that goes on, or the last that is over.
 
     Where there is no chat of that id, it is what is recorded of the run of that id.
     """
-    session = Session(store, id, owner=owner)
+    session = Session(store, id, owner=owner, types=types)
     await session.read()
     for number in (session.closed + 1, session.closed):
         turn = await session.turn(number)
         if turn.signature:
             return turn
-    return await _read(store, id, owner=owner)
+    return await _read(store, id, owner=owner, types=types)
 
 
-async def _read(store: Checkpointer, run_id: str, *, owner: str) -> Journal:
+async def _read(
+    store: Checkpointer, run_id: str, *, owner: str, types: Mapping[str, type]
+) -> Journal:
     records = await store.load(run_id, owner=owner)
     # Only to be read: no lease is that old.
-    return Journal(store, Lease(run_id=run_id, owner=owner, epoch=0), records)
+    lease = Lease(run_id=run_id, owner=owner, epoch=0)
+    return Journal(store, lease, records, encoder=encoder_of(types))
 
 
 def state_of(turn: Journal) -> Mapping[str, Any]:

@@ -69,7 +69,9 @@ async def take_turn(graph: Graph, message: Any, chat: Chat, options: TurnOptions
     """Take one turn of a chat; see `Graph.turn`."""
     _check(chat, options)
     owner = options.get("owner", "default")
-    async with open_session(chat.checkpointer, chat.id, owner=owner) as session:
+    async with open_session(
+        chat.checkpointer, chat.id, owner=owner, types=graph.stored_types
+    ) as session:
         number = session.closed + 1
         turn = await session.turn(number)
         begun: Mapping[str, Any] | None = None

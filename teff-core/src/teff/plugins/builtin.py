@@ -40,7 +40,9 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
         "in_memory": "teff.memory.in_memory:InMemoryStore",
     },
     "teff.checkpointers": {
+        "file": "teff.checkpoint.file:FileCheckpointer",
         "memory": "teff.checkpoint.memory:MemoryCheckpointer",
+        "sqlite": "teff.checkpoint.sqlite:SQLiteCheckpointer",
     },
 }
 

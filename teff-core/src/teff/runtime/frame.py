@@ -101,7 +101,14 @@ class Frame:
         self.position: str | None = entry
         self.reason: str | None = None
         if run.journal is not None:
+            if not path and run.journal.snapshot is not None:
+                self._restore(run.journal.snapshot)
             self._replay(run.journal.steps.get(path, ()))
+
+    def _restore(self, snapshot: Mapping[str, Any]) -> None:
+        self.state = dict(snapshot["state"])
+        self.visits = dict(snapshot["visits"])
+        self.position, self.reason = snapshot["next"], snapshot["reason"]
 
     def _replay(self, steps: Any) -> None:
         for step in steps:

@@ -7,8 +7,9 @@ nothing else about it is stored. A run without a checkpointer has no journal at 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
 from teff.errors import ConfigError, GraphChanged
@@ -16,36 +17,67 @@ from teff.runtime.question import Question, match_answers
 from teff.runtime.steps import uninterrupted
 from teff.state import freeze, plain_update
 
-__all__ = ["Journal", "open_journal"]
+if TYPE_CHECKING:
+    from teff.checkpoint.encoding import Encoder
+
+__all__ = ["Journal", "encoder_of", "open_journal"]
+
+#: So many records stand between two snapshots at least.
+_SHORTEST = 200
 
 
 class Journal:
     """The records of one run, by what they mean.
 
+    Records hold plain JSON: values are encoded here, and decoded as the state holds them.
+
+    Args:
+        store: where the records are.
+        lease: the right to write them.
+        records: those that there are.
+        encoder: knows the types that may be stored.
+
     Attributes:
         input: the frozen state that the run was started with.
+        about: what else was to be remembered of its start.
         steps: by frame path, the data of its committed steps: ``node``, ``effects`` (as
             `teff.state.plain_update` gives them), ``next``, ``reason``.
         values: by path, the results of recorded calls.
         answers: by question id.
         questions: what was open when the run paused last and is not answered.
         answered: every question that was answered.
+        has_news: whether an answer was recorded since the run paused last.
+        snapshot: what the root frame had come to when the last snapshot was taken, or None.
         end: the data of the last ``end`` record, if nothing follows it.
         totals: the run's counters when the last record was written.
     """
 
-    def __init__(self, store: Checkpointer, lease: Lease, records: Sequence[Record] = ()) -> None:
+    def __init__(
+        self,
+        store: Checkpointer,
+        lease: Lease,
+        records: Sequence[Record] = (),
+        *,
+        encoder: Encoder | None = None,
+    ) -> None:
         self._store = store
         self._lease = lease
+        self._encoder = encoder or encoder_of({})
         #: The bounds that the run was started with, by name.
         self.limits: Mapping[str, Any] = {}
         self.input: Mapping[str, Any] = {}
+        self.about: Mapping[str, Any] = {}
         self.signature: Mapping[str, Any] = {}
         self.steps: dict[str, list[Mapping[str, Any]]] = {}
         self.values: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}
         self.questions: list[Question] = []
         self.answered: list[Question] = []
+        self.has_news = False
+        self.snapshot: Mapping[str, Any] | None = None
+        #: How many records there are since it, and how many there are to be before the next.
+        self._since_snapshot = 0
+        self._until_snapshot = _SHORTEST
         self.end: Mapping[str, Any] | None = None
         self.totals: Mapping[str, Any] = {}
         #: What the run's counters are now; set by the run that writes.
@@ -54,26 +86,42 @@ class Journal:
             self._read(record)
 
     def _read(self, record: Record) -> None:
-        data = record.data
+        data = self._encoder.decode(record.data)
         self.end = data if record.kind == "end" else None
         self.totals = data.get("totals") or self.totals
+        self._since_snapshot += 1
         if record.kind == "start":
             self.input, self.signature = data["state"], data["signature"]
-            self.limits = data["limits"]
+            self.limits, self.about = data["limits"], data.get("about", {})
         elif record.kind == "step":
             self.steps.setdefault(record.path, []).append(data)
         elif record.kind == "value":
             self.values[record.path] = data["value"]
         elif record.kind == "pause":
             self.questions = [Question.from_json(question) for question in data["questions"]]
+            self.has_news = False
         elif record.kind == "answer":
             self.answers[record.path] = data["value"]
+            self.has_news = True
             self.answered += [asked for asked in self.questions if asked.id == record.path]
             self.questions = [asked for asked in self.questions if asked.id != record.path]
+        elif record.kind == "snapshot":
+            self._restore(data)
+
+    def _restore(self, data: Mapping[str, Any]) -> None:
+        """Go on from a snapshot: what is beneath the steps before it is not needed any more."""
+        self.snapshot = data["frame"]
+        self.steps.clear()
+        self.values.clear()
+        self.answers = dict(data["answers"])
+        self.answered = [Question.from_json(asked) for asked in data["answered"]]
+        self.questions = []
+        self._since_snapshot, self._until_snapshot = 0, data["following"]
 
     async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
-        record = Record(kind=kind, path=path, data=freeze({**data, "totals": self.count()}))
+        record = Record(kind=kind, path=path, data={**data, "totals": self.count()})
         await self._store.append(self._lease, [record])
+        self._since_snapshot += 1
         if kind not in ("step", "value"):  # those are only looked up when the run goes on later
             self._read(record)
 
@@ -86,10 +134,26 @@ class Journal:
         return "paused" if self.questions else "running"
 
     async def record_start(
-        self, state: Mapping[str, Any], *, signature: Mapping[str, Any], limits: Mapping[str, Any]
+        self,
+        state: Mapping[str, Any],
+        *,
+        signature: Mapping[str, Any],
+        limits: Mapping[str, Any],
+        about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record what the run starts from."""
-        await self._write("start", "", {"state": state, "signature": signature, "limits": limits})
+        """Record what the run starts from, and what else is to be remembered of that.
+
+        Raises:
+            StateError: the input holds what cannot be stored.
+        """
+        data = {
+            "state": self._encoder.encode(dict(state), where="the input: state"),
+            "signature": self._encoder.encode(signature, where="the graph's signature"),
+            "limits": limits,
+        }
+        if about:
+            data["about"] = self._encoder.encode(dict(about), where="about")
+        await self._write("start", "", data)
 
     async def record_step(
         self,
@@ -106,23 +170,78 @@ class Journal:
 
         ``given`` is what went through reducers whose effects do not say what they were given, for
         frames whose updates go on to the graph around them.
+
+        Raises:
+            StateError: they hold what cannot be stored; nothing was recorded.
         """
         data = {
             "node": node,
-            "effects": plain_update(effects),
+            "effects": self._update(effects, node),
             "next": next,
             "reason": reason,
-            "times": times,
+            "times": list(times),
         }
-        await self._write("step", path, {**data, "given": plain_update(given)} if given else data)
+        if given:
+            data["given"] = self._update(given, node)
+        await self._write("step", path, data)
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether a step of the root frame that was recorded should be followed by a snapshot."""
+        return self._since_snapshot >= self._until_snapshot
+
+    async def record_snapshot(
+        self,
+        state: Mapping[str, Any],
+        *,
+        visits: Mapping[str, int],
+        next: str | None,
+        reason: str | None,
+    ) -> None:
+        """Record what the root frame has come to, so that no earlier step has to be read again.
+
+        The next one follows after as many records as this one has kilobytes, and at least 200: so
+        snapshots take no more room than the steps, however large the state is.
+        """
+        encoded = self._encoder.encode(dict(state), where="state")
+        size = len(json.dumps(encoded, ensure_ascii=False))
+        frame = {"state": encoded, "visits": dict(visits), "next": next, "reason": reason}
+        data = {
+            "frame": frame,
+            "answers": self._encoder.encode(self.answers),
+            "answered": self._encoder.encode([asked.to_json() for asked in self.answered]),
+            "following": max(_SHORTEST, size // 1_000),
+        }
+        await self._write("snapshot", "", data)
+
+    def check(self, update: Mapping[str, Any], node: str) -> None:
+        """Refuse what a node returned, before anything is done with it, where it cannot be stored.
+
+        Raises:
+            StateError: naming the node, the place and the type.
+        """
+        self._update(update, node)
+
+    def _update(self, update: Mapping[str, Any], node: str) -> dict[str, Any]:
+        plain = plain_update(update)
+        values = self._encoder.encode(plain["values"], where=f"node {node!r}: state")
+        return {"values": values, "operators": self._encoder.encode(plain["operators"])}
 
     async def record_value(self, path: str, value: Any) -> None:
-        """Record the result of a call."""
-        await self._write("value", path, {"value": value})
+        """Record the result of a call.
+
+        Raises:
+            StateError: it cannot be stored; nothing was recorded.
+        """
+        encoded = self._encoder.encode(value, where=f"the result of {path!r}")
+        await self._write("value", path, {"value": encoded})
 
     async def record_pause(self, questions: Sequence[Question]) -> None:
         """Record what is open."""
-        await self._write("pause", "", {"questions": [asked.to_json() for asked in questions]})
+        told = [asked.to_json() for asked in questions]
+        await self._write(
+            "pause", "", {"questions": self._encoder.encode(told, where="the questions")}
+        )
 
     def new_answers(self, resume: Any) -> dict[str, Any]:
         """Return the answers in ``resume`` by question id, without those that are recorded already.
@@ -156,9 +275,16 @@ class Journal:
 
     async def record_answers(self, answers: Mapping[str, Any]) -> None:
         """Record answers by question id, all of them or none."""
-        totals = freeze(dict(self.count()))
+        totals = dict(self.count())
         records = [
-            Record(kind="answer", path=question_id, data=freeze({"value": value, "totals": totals}))
+            Record(
+                kind="answer",
+                path=question_id,
+                data={
+                    "value": self._encoder.encode(value, where=f"the answer to {question_id!r}"),
+                    "totals": totals,
+                },
+            )
             for question_id, value in answers.items()
         ]
         await self._store.append(self._lease, records)
@@ -167,17 +293,31 @@ class Journal:
 
     async def record_end(self, data: Mapping[str, Any]) -> None:
         """Record how the run ended."""
-        await self._write("end", "", data)
+        await self._write("end", "", self._encoder.encode(data, where="the end"))
 
     async def close(self, state: RunState) -> None:
         """Give the run back to the store."""
         await self._store.release(self._lease, state)
 
 
+def encoder_of(types: Mapping[str, type]) -> Encoder:
+    """Return what encodes the values of a run that may have these types."""
+    from teff.checkpoint.encoding import Encoder  # loaded where a run is stored
+
+    return Encoder(types)
+
+
 async def open_journal(
-    store: Checkpointer, run_id: str, *, owner: str, signature: Mapping[str, Any]
+    store: Checkpointer,
+    run_id: str,
+    *,
+    owner: str,
+    signature: Mapping[str, Any],
+    types: Mapping[str, type] | None = None,
 ) -> Journal:
     """Claim the run and read its journal; a new run's journal is empty.
+
+    ``types`` are those that its values may have beside the registered ones, by their stored names.
 
     Raises:
         RunLocked: somebody else works on the run.
@@ -190,7 +330,8 @@ async def open_journal(
 
     try:
         await uninterrupted(claim())
-        journal = Journal(store, claimed[0], await store.load(run_id, owner=owner))
+        records = await store.load(run_id, owner=owner)
+        journal = Journal(store, claimed[0], records, encoder=encoder_of(types or {}))
         if journal.signature:
             _compare(run_id, journal.signature, signature)
     except GraphChanged:

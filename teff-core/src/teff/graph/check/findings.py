@@ -83,9 +83,7 @@ class _Check:
                     continue
                 given = _given(part, node, there)
                 yield from unwritten_results(name, part, inner, given)
-                steps: int | None = getattr(part, "max_iterations", None)
-                bounds = limits if steps is None else Limits(max_steps=steps)
-                for problem in self._once(inner, inner, given, bounds):
+                for problem in self._once(inner, inner, given, _bounds(part, inner, limits)):
                     yield problem.inside(name)
 
     def _once(
@@ -96,6 +94,17 @@ class _Check:
         if key not in self._seen:
             self._seen.add(key)
             yield from self.problems(graph, given, limits)
+
+
+def _bounds(part: Node, inner: Graph, limits: Limits | None) -> Limits | None:
+    """Return the bounds that hold inside of ``part``, those around it included."""
+    steps: int | None = getattr(part, "max_iterations", None)
+    if steps is not None:
+        return Limits(max_steps=steps)
+    own: Limits | None = getattr(part, "limits", None) or inner.limits
+    if limits is None or own is None:
+        return own or limits
+    return Limits.of({**limits.to_config(), **own.to_config()})
 
 
 def _given(part: Node, node: Node, there: _Keys) -> _Keys:
