@@ -92,12 +92,16 @@ class Reading(msgspec.Struct, frozen=True, rename="camel"):
 
 @attrs.frozen
 class Moment:
-    at: datetime = attrs.field(converter=datetime.fromisoformat)  # type: ignore[arg-type,misc]
+    at: datetime = attrs.field(converter=datetime.fromisoformat)  # type: ignore[misc]
+
+
+def _doubled(given: int) -> int:
+    return given * 2
 
 
 @attrs.define
 class Doubled:
-    n: int = attrs.field(converter=lambda n: n * 2)
+    n: int = attrs.field(converter=_doubled)
 
 
 @dataclasses.dataclass
@@ -140,6 +144,17 @@ def stored(data: Any) -> Any:
 def back(value: Any, types: dict[str, type] | None = None) -> Any:
     encoder = Encoder(TYPES if types is None else types)
     return encoder.decode(stored(encoder.encode(freeze(value))))
+
+
+def kinds(value: Any) -> Any:
+    """Return the type of a value, and of what it holds."""
+    if isinstance(value, dict):
+        return type(value), [(kinds(key), kinds(item)) for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [kinds(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return type(value), {repr(kinds(item)) for item in value}
+    return type(value)
 
 
 # What a user notices: the values that reported faults are about come back (CKP-01)
@@ -222,8 +237,7 @@ def back(value: Any, types: dict[str, type] | None = None) -> Any:
 def test_a_value_comes_back_equal_and_of_the_same_type(value: Any) -> None:
     got = back({"cfg": {"value": value}})["cfg"]["value"]
     assert got == value
-    assert type(got) is type(freeze(value))
-    assert repr(got) == repr(freeze(value))
+    assert kinds(got) == kinds(freeze(value))
 
 
 def test_a_number_of_more_digits_than_python_reads_comes_back() -> None:
@@ -524,6 +538,9 @@ class Off(tzinfo):
     def tzname(self, when: object) -> str:
         return "off"
 
+    def dst(self, when: object) -> None:
+        return None
+
 
 def _numbers() -> Iterator[int]:
     yield 1
@@ -577,7 +594,7 @@ def test_other_objects_are_refused_with_their_place_and_the_way_out(value: Any, 
         ({"s": {Mine()}}, "state.s (a member) "),
         ((1, Mine()), "state[1] "),
         (Node("n", [Mine()]), "state.next[0] "),
-        (Point(Mine(), 2), "state.x "),  # type: ignore[arg-type]
+        (Point(1, Mine()), "state.y "),
     ],
 )
 def test_the_place_is_told_through_all_kinds_of_containers(value: Any, place: str) -> None:
@@ -781,6 +798,7 @@ def test_a_schema_may_be_a_mapping_an_attrs_class_or_a_dataclass() -> None:
     }
     assert types_of_schema(Plan) == {"Colour": Colour}
     assert types_of_schema(Step) == {"Step": Step}
+    assert types_of_schema({"a": Seeded}) == {"Seeded": Seeded}
 
 
 def test_a_registered_class_has_its_registered_name_in_a_schema() -> None:

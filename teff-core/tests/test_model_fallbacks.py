@@ -126,6 +126,30 @@ def test_an_empty_answer_is_an_answer_where_nobody_is_left() -> None:
     assert run(graph_of(ScriptedProvider([""]), ScriptedProvider([""]), ["b/m"]))["output"] == ""
 
 
+def test_an_empty_answer_that_a_filter_made_is_handed_to_nobody_else() -> None:
+    first = ScriptedProvider([ChatReply(text="", finish_reason="content_filter")])
+    second = ScriptedProvider(["no"])
+    assert run(graph_of(first, second, ["b/m"]))["output"] == ""
+    assert second.requests == []
+
+
+def test_a_status_that_is_named_passes_even_where_the_provider_says_otherwise() -> None:
+    first = ScriptedProvider([failure(404, permanent=True, retry_after=0.0), "found"])
+    options = {"http_max_retries": 1, "retry_on": [404, 429]}
+    assert run(graph_of(first, ScriptedProvider(), [], **options))["output"] == "found"
+    spent = failure(429, permanent=True, retry_after=0.0)
+    with pytest.raises(ProviderError):
+        run(graph_of(ScriptedProvider([spent, "no"]), ScriptedProvider(), [], **options))
+
+
+def test_white_space_is_no_answer_yet() -> None:
+    first = Halting("\n", " \n")
+    heard: list[StreamEvent] = []
+    result = run(graph_of(first, ScriptedProvider(["\n\nHello"]), ["b/m"]), heard)
+    assert result["output"] == "\n\nHello"
+    assert "".join(e.data["token"] for e in heard if e.type == "token") == "\n\nHello"
+
+
 class Halting:
     """Streams some words, then fails."""
 

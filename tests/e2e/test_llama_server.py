@@ -265,9 +265,7 @@ def test_an_answer_after_a_call_fits_its_schema(llama_server_with_tools: str) ->
         max_tokens=64,
     )
     state = {"messages": [*exchanges(), user("What is the weather in Paris?")]}
-    result, events = run(
-        flow_at(llama_server_with_tools).step(node), state, tools=[weather(told)]
-    )
+    result, events = run(flow_at(llama_server_with_tools).step(node), state, tools=[weather(told)])
     assert set(result["output"]) == {"continent", "rank"}
     # The schema, which would keep the model from calling, is sent when the tools have done.
     assert len(told) == 1

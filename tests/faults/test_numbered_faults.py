@@ -202,7 +202,6 @@ def test_fault_68_a_stream_that_opens_with_an_error_is_tried_again_and_falls_bac
     assert (asked.tokens, len(asked.requests)) == (["Hel"], 1)
 
 
-@pytest.mark.xfail(reason="a refusal of the schema is not held against what was shown", strict=True)
 def test_fault_68_a_schema_that_is_blamed_amid_an_answer_is_no_reason_to_ask_again() -> None:
     blamed = {"error": {"message": "failed to parse grammar", "code": 500}}
     shown = streamed(OPENAI, OPENAI.piece('{"n"'), OPENAI.event(blamed))

@@ -243,6 +243,7 @@ class ProviderError(TeffError):
         body: the server's reply, shortened to 2,000 characters, or "".
         retry_after: seconds the server asked to wait, or None.
         permanent: True where a retry of the same request cannot help.
+        shown: True where a part of the answer was shown before, so that nobody is asked again.
     """
 
     def __init__(
@@ -263,6 +264,7 @@ class ProviderError(TeffError):
         self.body = body[:2000]
         self.retry_after = retry_after
         self.permanent = permanent
+        self.shown = False
 
 
 class IncompleteStream(ProviderError):

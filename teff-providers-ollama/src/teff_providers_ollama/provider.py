@@ -241,6 +241,8 @@ class OllamaProvider:
 
 async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator[ChatDelta, None]:
     """Read a stream up to its last frame, and yield what is to be shown."""
+    if reply.content_type == "text/html":
+        await reply.json_object()  # the page of a proxy, which it raises the words of
     parser = NdjsonParser()
     while (lines := await reply.read(parser)) is not None:
         for line in lines:

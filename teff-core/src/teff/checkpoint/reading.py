@@ -17,7 +17,7 @@ from teff.errors import CheckpointCorrupt, CheckpointError, error_text, suggest
 from teff.state import FrozenDict, FrozenList, FrozenSet
 from teff.state.frozen import FROZEN
 
-__all__ = ["Reader"]
+__all__ = ["CONTAINERS", "Reader"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
@@ -70,8 +70,8 @@ class Reader:
         from teff.checkpoint.standard_types import READERS
 
         try:
-            if tag in _CONTAINERS:
-                return _CONTAINERS[tag](self, content, room, frozen)
+            if tag in CONTAINERS:
+                return CONTAINERS[tag](self, content, room, frozen)
             if tag in READERS:
                 return READERS[tag](content)
         except (CheckpointError, RecursionError):
@@ -83,7 +83,7 @@ class Reader:
         raise CheckpointCorrupt(
             f"a stored value has the tag {MARK + tag!r}, which is unknown: a newer version of Teff "
             "wrote it, or something else."
-            + suggest(MARK + tag, [MARK + known for known in (*_CONTAINERS, *READERS)])
+            + suggest(MARK + tag, [MARK + known for known in (*CONTAINERS, *READERS)])
         )
 
     def type_of(self, name: Any) -> type:
@@ -195,7 +195,7 @@ def _made(name: str, kind: type, make: Callable[[Any], Any], given: Any) -> Any:
 
 
 #: By tag: what reads values that hold others, or need a name.
-_CONTAINERS: Mapping[str, Callable[[Reader, Any, int, bool], Any]] = {
+CONTAINERS: Mapping[str, Callable[[Reader, Any, int, bool], Any]] = {
     "tuple": _read_tuple,
     "set": _read_set,
     "frozenset": _read_frozenset,

@@ -10,7 +10,6 @@ from typing import Any, Self, Unpack
 
 import teff.state as states
 from teff.checkpoint import Checkpointer
-from teff.errors import ConfigError
 from teff.graph.check import (
     Problem,
     check_models_and_tools,
@@ -27,10 +26,13 @@ from teff.graph.options import (
     check_text,
     check_validation,
 )
+from teff.graph.parts import check_parts
+from teff.graph.pending import record_answer
 from teff.graph.plan import Plan, make_plan
 from teff.graph.running import run_graph
 from teff.graph.session import state_of, stored_run
 from teff.graph.stored_types import stored_types
+from teff.graph.synchronous import wait_for
 from teff.graph.turn import Chat, TurnResult, take_turn
 from teff.graph.turn_keys import is_turn_key, turn_keys
 from teff.messages import last_assistant_message
@@ -114,7 +116,7 @@ class Graph:
         limits: Limits | None = None,
         prices: Mapping[str, Price | Mapping[str, float]] | None = None,
     ) -> None:
-        _check_parts(nodes, edges)
+        check_parts(nodes, edges)
         check_text("name", name, optional=False)
         check_text("default_provider", default_provider)
         check_text("default_model", default_model)
@@ -212,6 +214,26 @@ class Graph:
             Exception: what a node raised that no error edge caught, with a note naming the node.
         """
         return await run_graph(self, state, options)
+
+    def run_sync(
+        self, state: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
+    ) -> RunResult:
+        """Run to the end and return the final state: `run` for scripts, without ``await``.
+
+        Args:
+            state, **options: as for `run`.
+
+        Raises:
+            WorkflowError: an event loop is running in this thread; nothing was begun.
+            GraphInterrupt, LimitReached, Exception: as `run`.
+
+        >>> from teff.node import make_function_node
+        >>> double = make_function_node(lambda ctx, state: {"n": 2 * state["n"]})
+        >>> Graph({"double": double}, [], "double").run_sync({"n": 21})["n"]
+        42
+        """
+        run = partial(run_graph, self, state, options)
+        return wait_for(run, name="run_sync()", instead="await graph.run(…)")
 
     async def stream(
         self, state: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
@@ -313,6 +335,55 @@ class Graph:
         stored = await stored_run(checkpointer, session_id, owner=owner, types=self.stored_types)
         return stored.questions[0] if stored.questions else None
 
+    async def answer(
+        self,
+        run_id: str,
+        key_or_id: str,
+        value: Any,
+        *,
+        checkpointer: Checkpointer,
+        owner: str = "default",
+    ) -> Sequence[Question]:
+        """Record the answer to one open question of a stored run, without running anything.
+
+        The next `run` with that id goes on with it. The same answer again changes nothing.
+
+        Args:
+            run_id: which run.
+            key_or_id: which question.
+            value: the answer; falsy ones count.
+            checkpointer, owner: where the run is recorded, and whose it is.
+
+        Returns:
+            The questions that are still open.
+
+        Raises:
+            ConfigError: nobody asks for that, the question does not take the answer, it was answered
+                with something else, or ``run_id`` is a chat. Nothing is changed then.
+            CheckpointError: there is no such run.
+            RunLocked: somebody works on it.
+            GraphChanged: it was made by another graph.
+            RunFinished: it has ended.
+
+        >>> import asyncio
+        >>> from teff.checkpoint import MemoryCheckpointer
+        >>> from teff.errors import GraphInterrupt
+        >>> from teff.node import Interrupt
+        >>> graph = Graph({"ask": Interrupt(key="ok", prompt="Go on?")}, [], "ask")
+        >>> store = MemoryCheckpointer()
+        >>> async def example():
+        ...     try:
+        ...         await graph.run({}, checkpointer=store, checkpoint_id="r1")
+        ...     except GraphInterrupt:
+        ...         await graph.answer("r1", "ok", True, checkpointer=store)
+        ...     return await graph.run(checkpointer=store, checkpoint_id="r1")
+        >>> asyncio.run(example())["ok"]
+        True
+        """
+        return await record_answer(
+            self, run_id, key_or_id, value, checkpointer=checkpointer, owner=owner
+        )
+
     async def last_reply(
         self,
         session_id: str,
@@ -371,26 +442,3 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r} of {len(self.nodes)} nodes>"
-
-
-def _check_parts(nodes: object, edges: object) -> None:
-    """Refuse what is no mapping of nodes, or no list of edges."""
-    if not isinstance(nodes, Mapping):
-        raise ConfigError(f"nodes must be a dict from id to node, not {type(nodes).__name__}.")
-    for name, node in nodes.items():
-        if not isinstance(name, str):
-            raise ConfigError(f"the id of a node must be text, not {name!r}.")
-        if not isinstance(node, Node):
-            raise ConfigError(
-                f"node {name!r} is a {type(node).__name__}; give a Node, or a function made into "
-                "one with make_function_node().",
-                path=name,
-            )
-    if not isinstance(edges, Iterable):
-        raise ConfigError(f"edges must be a list of Edge(...), not {type(edges).__name__}.")
-    for edge in edges:
-        if not isinstance(edge, Edge):
-            raise ConfigError(f"{edge!r} is no edge: write Edge(source, target, condition).")
-        for name in (edge.source_id, edge.target_id):
-            if not isinstance(name, str):
-                raise ConfigError(f"an edge leads from the id of a node to another, not {name!r}.")

@@ -88,7 +88,7 @@ class Asking:
         try:
             return await self._call(messages, tools)
         except ProviderError as error:
-            if not (self._sends_schema(tools) and _refuses_schema(error)):
+            if error.shown or not (self._sends_schema(tools) and _refuses_schema(error)):
                 raise
             self._schema = None
             refused = {

@@ -59,9 +59,25 @@ class _Clear:
 
 @attrs.define
 class Shown:
-    """Whether a piece of the answer has left the harness, after which nobody else may be asked."""
+    """Whether a piece of the answer has left the harness, after which nobody else may be asked.
+
+    White space at the beginning is held back until something follows: it is no answer yet.
+    """
 
     anything: bool = False
+    _blank: str = ""
+
+    def begin(self) -> None:
+        """Forget what was held back of an attempt before."""
+        self._blank = ""
+
+    def of(self, text: str) -> str:
+        """Return what is shown with ``text``."""
+        if not self.anything and not text.strip():
+            self._blank += text
+            return ""
+        text, self._blank, self.anything = self._blank + text, "", True
+        return text
 
 
 @attrs.frozen
@@ -121,6 +137,7 @@ class Attempts:
                     self.ctx.count_model_call(target.name)
                     return await self._attempt(target, request, shown)
             except ProviderError as error:
+                error.shown = shown.anything
                 wait = None if shown.anything else self.retry.wait_before_retry(error, attempt)
                 if wait is None:
                     raise
@@ -139,6 +156,7 @@ class Attempts:
 
     async def _attempt(self, target: Target, request: ChatRequest, shown: Shown) -> ChatReply:
         self._tell("teff_llm_request", request=request)
+        shown.begin()
         started = time.monotonic()
         if self.live and target.provider.capabilities.streaming:
             reply = await self._stream(target, request, shown)
@@ -230,9 +248,9 @@ class Attempts:
         return self.screen() if self.screen is not None else _Clear()
 
     async def _show(self, text: str, target: Target, shown: Shown) -> None:
+        text = shown.of(text) if text else ""
         if not text:
             return
-        shown.anything = True
         await self.ctx.emit(
             "token", {"token": text, "provider": target.provider.name, "model": target.model}
         )

@@ -18,7 +18,7 @@ from teff.harness.targets import (
     Fallback,
     Target,
     checked_fallbacks,
-    is_empty,
+    hands_over,
     may_fall_back,
     targets_of,
 )
@@ -266,7 +266,7 @@ class Harness:
                     raise
                 problem = str(error)
             else:
-                if following is None or not is_empty(answered.reply):
+                if following is None or not hands_over(answered.reply):
                     reply = self._read(answered.reply, draft)
                     # What came from the cache was paid for before.
                     asked = {} if answered.cached else {"asked": target.name}

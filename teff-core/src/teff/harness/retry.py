@@ -31,7 +31,8 @@ class RetryPolicy:
     Args:
         max_retries: tries after the first one.
         max_wait: seconds that are waited at most on a server's word.
-        statuses: the HTTP statuses that pass, in place of those above; None keeps them.
+        statuses: the HTTP statuses that pass, in place of those above, whatever the provider says
+            of them; None keeps those above.
     """
 
     max_retries: int = 2
@@ -45,16 +46,19 @@ class RetryPolicy:
             error: what the last try failed with.
             attempt: the number of tries so far, from 1.
         """
-        if attempt > self.max_retries or error.permanent or not self._passes(error.status):
+        if attempt > self.max_retries or not self._passes(error):
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.max_wait else None
         patience: float = min(8.0, 0.5 * 2.0 ** (attempt - 1))
         return patience * (1.0 - 0.25 * random.random())
 
-    def _passes(self, status: int | None) -> bool:
-        if status is None:
-            return True
-        if self.statuses is not None:
-            return status in self.statuses
+    def _passes(self, error: ProviderError) -> bool:
+        status = error.status
+        named = self.statuses is not None and status in self.statuses
+        # Of 429 a quota that is used up is permanent, and who names 429 does not mean it.
+        if error.permanent and (not named or status == 429):
+            return False
+        if status is None or self.statuses is not None:
+            return status is None or named
         return status in _PASSING or status >= 500

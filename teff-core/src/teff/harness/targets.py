@@ -15,6 +15,7 @@ __all__ = [
     "Fallback",
     "Target",
     "checked_fallbacks",
+    "hands_over",
     "is_empty",
     "may_fall_back",
     "read_fallback",
@@ -125,6 +126,11 @@ def may_fall_back(error: ProviderError) -> bool:
     content filter: what one service refuses to read is not handed to the next without a word.
     """
     return error.status not in _NOT_CURED_BY_ANOTHER and "content_filter" not in error.body
+
+
+def hands_over(reply: ChatReply) -> bool:
+    """Say whether another model is asked after ``reply``: it is empty, and not for being filtered."""
+    return is_empty(reply) and reply.finish_reason != "content_filter"
 
 
 def is_empty(reply: ChatReply) -> bool:

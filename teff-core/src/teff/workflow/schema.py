@@ -159,8 +159,7 @@ def _sections() -> dict[str, _Schema]:
         },
         "checkpoint": {
             "type": "object",
-            "properties": {"type": _TEXT},
-            "required": ["type"],
+            "properties": {"type": {**_TEXT, "default": "sqlite"}},
         },
         "hooks": _mapping(dict.fromkeys(HOOKS, hook)),
         "edges": {"type": "array", "items": {"$ref": "#/$defs/edge"}},

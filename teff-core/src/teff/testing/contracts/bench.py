@@ -135,7 +135,12 @@ def _content(entry: Record) -> tuple[str, str, str]:
 
 
 async def store_run(
-    store: Any, run_id: str, values: Iterable[Any], *, owner: str = "default", left: str = "finished"
+    store: Any,
+    run_id: str,
+    values: Iterable[Any],
+    *,
+    owner: str = "default",
+    left: str = "finished",
 ) -> list[Record]:
     """Store a run with a record for each of ``values``, give it back, and return the records."""
     stored = [record(value) for value in values]
