@@ -7,6 +7,7 @@ import math
 import pathlib
 import struct
 from datetime import timedelta, timezone
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -90,7 +91,8 @@ numbers = (
     | st.integers(0, 5000).map(lambda power: 10**power)
     | st.floats()
     | st.complex_numbers()
-    | st.decimals(allow_nan=None)
+    | st.decimals(allow_nan=False)
+    | st.sampled_from([Decimal("NaN"), Decimal("-NaN12"), Decimal("1E+999999"), Decimal("-0E-9")])
     | st.fractions()
 )
 atoms = (
@@ -211,8 +213,10 @@ def written(value: Any, *, frozen: bool) -> Any:
         return kind, "nan" if math.isnan(value) else struct.pack("d", value)
     if kind is complex:
         return kind, written(value.real, frozen=True), written(value.imag, frozen=True)
-    if kind in (int, Fraction):
-        return kind, value
+    if kind is int:
+        return kind, hex(value)
+    if kind is Fraction:
+        return kind, hex(value.numerator), hex(value.denominator)
     if isinstance(value, dict):
         frozen = frozen or kind is FrozenDict
         pairs = [

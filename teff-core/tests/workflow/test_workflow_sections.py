@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,40 @@ def test_without_a_checkpoint_there_is_none():
     assert loads(NOW).checkpointer is None
 
 
+def test_without_a_type_it_is_an_sqlite_file(tmp_path):
+    (tmp_path / "flow.yaml").write_text("checkpoint: {path: mine.db, lease_ttl: 5}\n" + ASK)
+    workflow = load(tmp_path / "flow.yaml")
+    with closing(workflow.checkpointer):
+        with pytest.raises(GraphInterrupt):
+            asyncio.run(workflow.run(checkpoint_id="r"))
+        assert asyncio.run(workflow.run(checkpoint_id="r", resume="yes"))["answer"] == "yes"
+    assert (tmp_path / "mine.db").is_file()
+
+
+def test_without_a_path_it_is_in_a_folder_of_its_own_beside_the_file(tmp_path):
+    (tmp_path / "flow.yaml").write_text("checkpoint: {}\n" + ASK)
+    workflow = load(tmp_path / "flow.yaml")
+    assert not (tmp_path / ".teff").exists()
+    with closing(workflow.checkpointer), pytest.raises(GraphInterrupt):
+        asyncio.run(workflow.run(checkpoint_id="r"))
+    assert (tmp_path / ".teff" / "runs.db").is_file()
+    assert (tmp_path / ".teff" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_recorded_run_goes_on_without_its_message_and_knows_its_file(tmp_path):
+    (tmp_path / "flow.yaml").write_text("checkpoint: {}\nstate: {initial: {n: 1}}\n" + ASK)
+    workflow = load(tmp_path / "flow.yaml")
+    with closing(workflow.checkpointer):
+        with pytest.raises(GraphInterrupt):
+            asyncio.run(workflow.run("hello", checkpoint_id="r", about={"model": "m"}))
+        with pytest.raises(GraphInterrupt) as again:
+            asyncio.run(workflow.run(checkpoint_id="r"))
+        assert again.value.result["input"] == "hello"
+        (start, *_) = asyncio.run(workflow.checkpointer.load("r"))
+    assert start.data["about"] == {"workflow": workflow.origin, "model": "m"}
+    assert workflow.origin["path"] == str(tmp_path / "flow.yaml")
+
+
 def test_the_path_of_a_checkpoint_starts_from_the_folder_of_its_file(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "flow.yaml").write_text("include: sub/store.yaml\n" + NOW)
@@ -224,7 +259,7 @@ def test_d74_references_in_a_checkpoint_are_filled_in(tmp_path):
 @pytest.mark.parametrize(
     ("checkpoint", "place", "words"),
     [
-        ("{path: x}", "1:1", "the key 'type' is missing"),
+        ("{pth: x}", "1:14", "checkpoint 'sqlite': unknown option 'pth'. Did you mean 'path'?"),
         ("{type: sqlte}", "1:14", "'sqlte'"),
         ("{type: memory, path: x}", "1:28", "unknown option 'path'"),
         ("{type: filed}", "1:1", "the option 'path' is missing"),

@@ -84,7 +84,8 @@ class Encoder:
             raise StateError(f"{where or 'the value'} {TOO_DEEP}: return plain data") from None
         except CheckpointError as error:
             raise StateError(
-                f"{where or 'the value'} would not come back from a store: {error}"
+                f"{where or 'the value'} would not come back from a store: {error}. "
+                "The constructor of a class must take what its own fields hold"
             ) from error
         return data
 

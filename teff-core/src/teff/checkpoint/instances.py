@@ -14,6 +14,9 @@ __all__ = ["Form", "form_of", "has_fields", "is_named_tuple", "is_storable_class
 
 _ABSENT: Any = object()
 
+#: What a class derived from one of these holds is not in its fields alone.
+_VALUES = (dict, list, set, frozenset, str, bytes, bytearray, int, float, complex)
+
 
 def is_named_tuple(kind: type) -> bool:
     """Say whether a class is a ``NamedTuple``."""
@@ -21,12 +24,11 @@ def is_named_tuple(kind: type) -> bool:
 
 
 def has_fields(kind: type) -> bool:
-    """Say whether instances of a class are stored by their fields."""
-    return (
-        attrs.has(kind)
-        or dataclasses.is_dataclass(kind)
-        or hasattr(kind, "__struct_fields__")
-        or is_named_tuple(kind)
+    """Say whether instances of a class are stored by their fields, which are all that they hold."""
+    if issubclass(kind, tuple):
+        return is_named_tuple(kind)
+    return not issubclass(kind, _VALUES) and (
+        attrs.has(kind) or dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__")
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from teff.checkpoint.instances import form_of, is_storable_class
-from teff.checkpoint.plain import MARK, TOO_DEEP, integer, is_text, number, sort_key, text
+from teff.checkpoint.plain import MARK, TOO_DEEP, integer, is_plain, is_text, number, sort_key, text
 from teff.checkpoint.registered import TypeNames, full_name
 from teff.errors import StateError
 from teff.state.frozen import FROZEN
@@ -61,6 +61,8 @@ class Writer:
 
     def container(self, value: Any, place: Place, room: int, *, frozen: bool) -> Any:
         """Return a dict, a list or a set."""
+        if is_plain(value, 1):  # most are, deep inside, also beside what is not
+            return value
         if isinstance(value, list):
             return self.items(value, place, room, frozen=frozen)
         if isinstance(value, set):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from teff.errors import ConfigError
 
-__all__ = ["read_input", "read_state"]
+__all__ = ["read_input", "read_state", "read_value"]
 
 
 def read_input(text: str) -> tuple[str, Any]:
@@ -24,10 +24,15 @@ def read_input(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise ConfigError(f"--input {text!r} is not KEY=VALUE.")
+    return key, read_value(value)
+
+
+def read_value(text: str) -> Any:
+    """Return what a text says as JSON, or else the text."""
     try:
-        return key, json.loads(value, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
-        return key, value
+        return text
 
 
 def _finite(text: str) -> float:

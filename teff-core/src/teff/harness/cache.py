@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ __all__ = [
 
 @runtime_checkable
 class ReplyCache(Protocol):
-    """Keeps answers by key. Both methods may be called from several tasks at once."""
+    """Keeps answers by key. Both methods may be called from several tasks and threads at once."""
 
     async def get(self, key: str) -> Mapping[str, Any] | None:
         """Return what was kept under ``key``, or None."""
@@ -44,6 +45,8 @@ CacheOption: TypeAlias = bool | str | ReplyCache | None
 class MemoryReplyCache:
     """Keeps answers in this process; the one that was not used for longest goes first.
 
+    Several event loops, each in a thread of its own, may share one.
+
     Args:
         max_entries: how many are kept.
     """
@@ -51,22 +54,26 @@ class MemoryReplyCache:
     def __init__(self, max_entries: int = 1_000) -> None:
         self._max_entries = max_entries
         self._replies: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
 
     async def get(self, key: str) -> Mapping[str, Any] | None:
         """Return what was kept under ``key``, or None; a copy of its own each time."""
-        kept = self._replies.get(key)
-        if kept is None:
-            return None
-        self._replies.move_to_end(key)
+        with self._lock:
+            kept = self._replies.get(key)
+            if kept is None:
+                return None
+            self._replies.move_to_end(key)
         reply: dict[str, Any] = json.loads(kept)
         return reply
 
     async def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep ``reply``."""
-        self._replies[key] = json.dumps(reply)
-        self._replies.move_to_end(key)
-        while len(self._replies) > self._max_entries:
-            self._replies.popitem(last=False)
+        written = json.dumps(reply)
+        with self._lock:
+            self._replies[key] = written
+            self._replies.move_to_end(key)
+            while len(self._replies) > self._max_entries:
+                self._replies.popitem(last=False)
 
 
 _of_this_process = MemoryReplyCache()

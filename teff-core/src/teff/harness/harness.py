@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Self, TypedDict, Unpack
 
@@ -168,8 +169,8 @@ class Harness:
         """Return a harness for what comes after the first model, or None where nothing does."""
         if len(self.targets) == 1:
             return None
-        left = object.__new__(type(self))
-        left.__dict__.update(self.__dict__, targets=self.targets[1:])
+        left = copy(self)
+        left.targets = self.targets[1:]
         return left
 
     async def call(

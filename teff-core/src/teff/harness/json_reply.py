@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
+from teff.harness.strict_json import STRICT_JSON, is_nested_deeper
 from teff.harness.thinking import THINKING_MARK, is_opening
 
 __all__ = ["Candidate", "Found", "find_json"]
@@ -232,7 +232,7 @@ def _alone_in_line(text: str) -> Iterator[Candidate]:
 def _decode(text: str, start: int) -> tuple[Any, int]:
     """Return the JSON value that begins at ``start``, and its end."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = STRICT_JSON.raw_decode(text, start)
     except json.JSONDecodeError as error:
         reason = error.msg.removesuffix(" at").replace("Expecting", "expected")
         shown = text[max(0, error.pos - 20) : error.pos + 20]
@@ -241,45 +241,6 @@ def _decode(text: str, start: int) -> tuple[Any, int]:
         raise _NoJson("it is nested too deeply") from None
     except ValueError as error:
         raise _NoJson(str(error)) from None
-    if _is_too_deep(value):
+    if is_nested_deeper(value, _DEEPEST):
         raise _NoJson("it is nested too deeply")
     return value, end
-
-
-def _is_too_deep(value: Any) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(_DEEPEST):
-        if not level:
-            return False
-        level = [
-            below
-            for item in level
-            for below in (item.values() if isinstance(item, dict) else item)
-            if isinstance(below, dict | list)
-        ]
-    return bool(level)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def _finite_number(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:40]} is too great a number")
-    return number
-
-
-def _whole_number(text: str) -> int:
-    if len(text) > 4_000:  # Python itself refuses about as many, in words for programmers
-        raise ValueError(f"{text[:40]}… is too long a number")
-    return int(text)
-
-
-_DECODER = json.JSONDecoder(
-    strict=False,
-    parse_constant=_refuse_constant,
-    parse_float=_finite_number,
-    parse_int=_whole_number,
-)

@@ -16,7 +16,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import attrs
@@ -26,7 +26,6 @@ from teff.provider.keys import split_credentials
 from teff.provider.log_lines import hide_in_logs
 
 if TYPE_CHECKING:
-    import httpcore
     import httpx
 
 __all__ = ["ClientPool", "Lease", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
@@ -141,6 +140,14 @@ class ClientPool:
         )
 
 
+class _Closable(Protocol):
+    """A socket of httpcore."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+        ...
+
+
 @attrs.define(eq=False)
 class Lease:
     """A client that one call uses.
@@ -155,7 +162,7 @@ class Lease:
     _origin: str
     _connections: _Connections
     is_clean: bool = False
-    _socket: httpcore.AsyncNetworkStream | None = None
+    _socket: _Closable | None = None
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Hear from httpcore what it does.

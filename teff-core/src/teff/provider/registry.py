@@ -97,7 +97,7 @@ class ProviderRegistry:
         Raises:
             ConfigError: the name is declared and ``replace`` is false, or the source is wrong.
         """
-        if self._is_declared(name) and not replace:
+        if name in self.declared() and not replace:
             raise ConfigError(
                 f"provider {name!r} is declared already.", hint="Pass replace=True to replace it."
             )
@@ -113,7 +113,7 @@ class ProviderRegistry:
 
     def names(self) -> list[str]:
         """List every name that `resolve` takes: the declared ones and the installed types."""
-        return sorted({*self._declared(), *self._types.names(_GROUP)})
+        return sorted({*self.declared(), *self._types.names(_GROUP)})
 
     def declared(self) -> dict[str, ProviderSource]:
         """Return what was declared, by name: options, or the provider that was given."""
@@ -199,12 +199,6 @@ class ProviderRegistry:
     def _types(self) -> Catalogue:
         return self._catalogue or catalogue()
 
-    def _declared(self) -> list[str]:
-        return [*self._options, *self._given]
-
-    def _is_declared(self, name: str) -> bool:
-        return name in self._options or name in self._given
-
     def _as_given(self, name: str, changed: Mapping[str, Any]) -> Provider:
         if changed:
             raise ConfigError(
@@ -223,7 +217,7 @@ class ProviderRegistry:
 
     def _load_type(self, name: str, declared: object) -> object:
         if name not in self._options:
-            return self._types.load(_GROUP, name, known=self._declared())
+            return self._types.load(_GROUP, name, known=self.declared())
         if declared is None:
             declared = self._type_of_the_same_name(name)
         if not isinstance(declared, str):

@@ -1,19 +1,27 @@
 """For the tests of those who build with Teff, and of those who build plugins for it."""
 
+from typing import TYPE_CHECKING
+
 # A module here has the name of a function, `replay`. It is loaded first, so that it does not take
 # the place of the function when somebody loads it later.
 import teff.testing.replay  # noqa: F401
+from teff.lazy import lazy_names
 from teff.testing.answers import ScriptedAnswer, after, call_tool, fail, pieces, say, when
 from teff.testing.cassette import cassette, record, replay
 from teff.testing.network import NetworkForbidden, forbid_network
 from teff.testing.scripted import ScriptedProvider
 
+if TYPE_CHECKING:
+    from teff.testing.contracts import CheckpointerContract, capabilities
+
 __all__ = [
+    "CheckpointerContract",
     "NetworkForbidden",
     "ScriptedAnswer",
     "ScriptedProvider",
     "after",
     "call_tool",
+    "capabilities",
     "cassette",
     "fail",
     "forbid_network",
@@ -23,3 +31,10 @@ __all__ = [
     "say",
     "when",
 ]
+
+#: What needs ``pytest`` is loaded when it is first asked for.
+_HOMES = {"teff.testing.contracts": ("CheckpointerContract", "capabilities")}
+
+# Hidden from type checkers, which would take every misspelt name for a right one.
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, globals(), _HOMES)

@@ -59,8 +59,8 @@ def replay(path: str | os.PathLike[str]) -> Replay:
     A request is answered where the whole of it was recorded: model, messages, tools, schema and
     options, but not its timeouts. Requests that are alike are answered in the order in which they
     were recorded, each answer once. Where a recorded text has ``***``, as it has for a key, any text
-    may stand; write it there by hand for what is another at each run. Any other request fails with an ``AssertionError`` that says
-    how it differs from the nearest one on the cassette.
+    may stand; write it there by hand for what is another at each run. Any other request fails with
+    an ``AssertionError`` that says how it differs from the nearest one on the cassette.
 
     Raises:
         ConfigError: there is no such file, it is damaged, or of another version.

@@ -90,6 +90,7 @@ def _workflow(
         providers=built.providers,
         hooks=read_hooks(document["hooks"]) if "hooks" in document else Hooks(),
         store=read_checkpoint(document["checkpoint"]) if "checkpoint" in document else None,
+        text=text,
         whole=document,
         references=references,
     )

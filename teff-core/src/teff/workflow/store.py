@@ -18,8 +18,9 @@ from teff.workflow.part import Part
 
 __all__ = ["Store", "read_checkpoint"]
 
-#: The option that is a place in the file system, where its type does not say so.
 _PATH = "path"
+#: The options that are places in the file system, where their types do not say so.
+_PLACES = (_PATH, "folder")
 #: What ``checkpoint`` stands for while it names no type.
 _DEFAULT_TYPE = "sqlite"
 #: What `sqlite3` takes for a database without a file.
@@ -81,7 +82,7 @@ def read_checkpoint(part: Part) -> Store:
         if missing not in options and not (missing == _PATH and has_default_path):
             raise part.error(f"{what}: the option {missing!r} is missing.")
     for option, value in options.items():
-        if isinstance(value, PurePath) or (option == _PATH and isinstance(value, str)):
+        if isinstance(value, PurePath) or (option in _PLACES and isinstance(value, str)):
             options[option] = _from_folder(part, value)
     return Store(factory, options, part, has_default_path=has_default_path)
 

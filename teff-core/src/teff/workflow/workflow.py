@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import attrs
 
-from teff.checkpoint import Checkpointer
+from teff.checkpoint import Checkpointer, RunStore
 from teff.errors import ConfigError
 from teff.graph import Graph, RunOptions, TurnOptions, TurnResult
 from teff.graph.check import CODES as PROBLEM_CODES
@@ -117,9 +117,25 @@ class Workflow:
     providers: Mapping[str, Mapping[str, Any]]
     hooks: Hooks = attrs.field(factory=Hooks)
     _store: Store | None = attrs.field(default=None, repr=False)
+    _text: str = attrs.field(default="", repr=False, eq=False)
     _opened: list[Checkpointer] = attrs.field(factory=list, init=False, repr=False, eq=False)
     _whole: Part = attrs.field(repr=False, eq=False)
     _references: References = attrs.field(repr=False, eq=False)
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What a stored run remembers of its workflow: the absolute ``path``, and a ``digest``.
+
+        The digest is of the text of the file, without those that it includes. Where the text was
+        given, there is no path.
+        """
+        import hashlib  # needed where a run is stored
+
+        text = self._text.encode(errors="surrogatepass")
+        origin = {"digest": f"sha256:{hashlib.sha256(text).hexdigest()}"}
+        if self.path is not None:
+            origin["path"] = str(self.path.absolute())
+        return origin
 
     @property
     def checkpointer(self) -> Checkpointer | None:
@@ -176,7 +192,9 @@ class Workflow:
             message, state: see `start`.
             **options: those of `Graph.run`. ``tools`` are added to those of the file, and ``hooks``
                 are called after those of the file. With a ``checkpoint_id`` and no
-                ``checkpointer``, the run is recorded where the file says.
+                ``checkpointer``, the run is recorded where the file says; it remembers its
+                `origin` under ``workflow`` beside what ``about`` says. Without message and state,
+                a run that is recorded goes on.
 
         Raises:
             ConfigError: with the place in the file, where it is about a step.
@@ -189,8 +207,13 @@ class Workflow:
             if checkpointer is not None:
                 options["checkpointer"] = checkpointer
         self._add_own(options)
+        if options.get("checkpointer") is not None:
+            options["about"] = {"workflow": self.origin, **options.get("about", {})}
         # A run that goes on has its state; a new one begins with that of the file.
-        start = None if "resume" in options else self.start(message, state)
+        goes_on = "resume" in options or (
+            message is None and not state and await _is_recorded(options)
+        )
+        start = None if goes_on else self.start(message, state)
         with self._places():
             return await self.graph.run(start, **options)
 
@@ -226,6 +249,7 @@ class Workflow:
                 "a chat needs a checkpointer: give one, or add a `checkpoint` section to the file.",
                 file=self._whole.file,
             )
+        options["about"] = {"workflow": self.origin, **options.get("about", {})}
         self._add_own(options)
         with self._places():
             return await self.graph.turn(
@@ -327,3 +351,15 @@ class Workflow:
 
     def _located(self, error: ConfigError) -> ConfigError:
         return self._references.located(error, self._whole, self.graph)
+
+
+async def _is_recorded(options: RunOptions) -> bool:
+    """Return whether there is anything of the run in its store."""
+    store = options.get("checkpointer")
+    if store is None or not options.get("checkpoint_id"):
+        return False
+    run_id, owner = options["checkpoint_id"], options.get("owner", "default")
+    if isinstance(store, RunStore):
+        summary = await store.get(run_id, owner=owner)
+        return summary is not None and summary.records > 0
+    return bool(await store.load(run_id, owner=owner))

@@ -35,7 +35,6 @@ CLOSINGS: Final = (
     "<|/tool_calls|>",
     "</function_call>",
     "</function_calls>",
-    "</function_calls>",
     "</steptml:tool_calls>",
     "</xai:function_call>",
     "<|python_end|>",

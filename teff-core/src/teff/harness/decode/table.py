@@ -150,7 +150,6 @@ _AROUND: Final = (
     "<\uff5cDSML\uff5cfunction_calls>",
     "<\uff5cDSML\uff5ctool_calls>",
     "<|DSML|function_calls>",
-    "<function_calls>",
     "<steptml:tool_calls>",
 )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
+
+from teff.harness.strict_json import LONGEST_NUMBER, STRICT_JSON, is_nested_deeper
 
 __all__ = [
     "DEEPEST",
@@ -24,8 +25,6 @@ __all__ = [
 DEEPEST: Final = 64
 #: So many parts of one value are read where it is no plain JSON.
 _MOST_TOKENS = 50_000
-#: Python itself refuses longer numbers, in words for programmers.
-_LONGEST_NUMBER = 4_000
 
 
 class Unfinished(Exception):
@@ -60,10 +59,10 @@ def read_value(text: str, start: int) -> tuple[Any, int]:
         Broken: there is none.
     """
     try:
-        value, end = _JSON.raw_decode(text, start)
+        value, end = STRICT_JSON.raw_decode(text, start)
     except (ValueError, RecursionError):
         return _tolerantly(text, start)
-    if _is_too_deep(value):
+    if is_nested_deeper(value, DEEPEST):
         raise Broken(end)
     return value, end
 
@@ -250,7 +249,7 @@ class _Literals:
 
 
 def _number(text: str) -> int | float:
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > LONGEST_NUMBER:
         raise _Wrong
     try:
         return int(text)
@@ -290,43 +289,6 @@ def _joined(code: str) -> str:
     return chr(numbers[0])
 
 
-def _is_too_deep(value: Any) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(DEEPEST):
-        if not level:
-            return False
-        level = [
-            below
-            for item in level
-            for below in (item.values() if isinstance(item, dict) else item)
-            if isinstance(below, dict | list)
-        ]
-    return bool(level)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def _finite_number(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError("too great a number")
-    return number
-
-
-def _whole_number(text: str) -> int:
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError("too long a number")
-    return int(text)
-
-
-_JSON = json.JSONDecoder(
-    strict=False,
-    parse_constant=_refuse_constant,
-    parse_float=_finite_number,
-    parse_int=_whole_number,
-)
 _WORDS: Mapping[str, Any] = {
     "true": True,
     "false": False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import reprlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -121,8 +120,12 @@ def exactly(value: Any) -> str:
 def same(found: object, wanted: object, what: str) -> None:
     """Fail unless ``found`` equals ``wanted``; ``what`` says what was looked at."""
     if found != wanted:
-        shown = reprlib.Repr(maxstring=300, maxother=300, maxlist=20, maxtuple=20)
-        raise AssertionError(f"{what}: {shown.repr(found)}, expected {shown.repr(wanted)}")
+        raise AssertionError(f"{what}: {_short(found)}, expected {_short(wanted)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 1000 else f"{text[:500]} … {text[-500:]}"
 
 
 def same_records(found: Iterable[Record], wanted: Iterable[Record], what: str) -> None:

@@ -1,5 +1,7 @@
 """Checks of who may write: one at a time, and nobody who was overtaken."""
 
+# ruff: noqa: D102  # a check says in its name what must hold
+
 from __future__ import annotations
 
 import asyncio
@@ -199,9 +201,9 @@ class LeaseChecks:
             for _ in range(pauses):
                 await asyncio.sleep(0)
             claiming.cancel()
-            (claimed,) = await asyncio.gather(claiming, return_exceptions=True)
-            if isinstance(claimed, Lease):
-                await store.release(claimed, "paused")
+            for claimed in await asyncio.gather(claiming, return_exceptions=True):
+                if isinstance(claimed, Lease):
+                    await store.release(claimed, "paused")
             await store.release(await _claim_soon(store, "r1"), "paused")
 
     @check

@@ -1,5 +1,7 @@
 """Checks of what people ask of a store; see `teff.checkpoint.RunStore`. What it lacks is skipped."""
 
+# ruff: noqa: D102  # a check says in its name what must hold
+
 from __future__ import annotations
 
 import asyncio
@@ -180,9 +182,7 @@ class PeopleChecks:
         same_records(await store.load("r2"), [record("d")], "the records of the other run")
 
     @check
-    async def test_delete_leaves_nothing_of_a_run_and_all_of_the_others(
-        self, bench: Bench
-    ) -> None:
+    async def test_delete_leaves_nothing_of_a_run_and_all_of_the_others(self, bench: Bench) -> None:
         store = await bench.open("delete", "get", "list", "history")
         await store_run(store, "r1", "abc")
         other = await store_run(store, "r2", "d")
@@ -237,11 +237,9 @@ class PeopleChecks:
         same(await _ids(store, "ada"), {"finished"}, "the runs of another owner")
 
     @check
-    async def test_what_people_see_of_hostile_values_is_what_was_stored(
-        self, bench: Bench
-    ) -> None:
+    async def test_what_people_see_of_hostile_values_is_what_was_stored(self, bench: Bench) -> None:
         store = await bench.open("copy", "history", "get", "list", "delete")
-        run_id, new_id, owner = "../'; --/\n\U0001f600", "..\\%2e\"*", "a/../b\u2028"
+        run_id, new_id, owner = "../'; --/\n\U0001f600", '..\\%2e"*', "a/../b\u2028"
         entry = Record(kind="pause", path="fan/1/[17]", data={"$type": [None, "\n", {"": 1.0}]})
         lease = await store.claim(run_id, owner=owner)
         await store.append(lease, [entry])

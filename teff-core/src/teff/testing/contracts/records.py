@@ -1,5 +1,7 @@
 """Checks of what a store does with the records of a run."""
 
+# ruff: noqa: D102  # a check says in its name what must hold
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Checks of what survives: closing the store, other processes, the death of one, and damage."""
 
+# ruff: noqa: D102  # a check says in its name what must hold
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from teff.errors import CheckpointCorrupt, LeaseLost, RunLocked
+from teff.errors import CheckpointCorrupt, RunLocked
 from teff.testing.contracts.bench import Bench, check, record, same, same_records, store_run
 from teff.testing.contracts.capabilities import goes_to_other_processes
 
@@ -64,7 +66,7 @@ class SurvivalChecks:
 
     @check
     async def test_damage_is_told_and_never_taken_for_the_truth(self, bench: Bench) -> None:
-        damage = bench.hook("damage")
+        bench.hook("damage")
         store = await bench.open()
         await store_run(store, "r1", ["a" * 100, "b" * 100, "c" * 100])
         other = await store_run(store, "r2", "xyz")
@@ -78,14 +80,17 @@ class SurvivalChecks:
         if callable(getattr(store, "delete", None)):
             same(await store.delete("r1"), True, "delete of a damaged run")
             same(list(await store.load("r1")), [], "the records after that")
-        del damage
 
     @check
     async def test_of_several_processes_one_gets_a_run(self, bench: Bench) -> None:
         store = await _shared(bench)
         with _processes(bench.make_store, _claim_all, count=3) as pipes:
             won = [await _received(pipe) for pipe in pipes]
-            same(sorted(sum(won, [])), sorted(_RACES), "the runs that were won")
+            same(
+                sorted(run_id for runs in won for run_id in runs),
+                sorted(_RACES),
+                "the runs that were won",
+            )
             for pipe, runs in zip(pipes, won, strict=True):
                 pipe.send("append")
                 same(await _received(pipe), len(runs), "how many runs were appended to")
@@ -158,7 +163,7 @@ async def _received(pipe: Connection) -> Any:
 
 async def _claim_all(make_store: Callable[[], Any], pipe: Connection) -> None:
     """Claim every run that is free; when told, append to those that were won; wait."""
-    store = make_store()
+    store = await Bench(make_store, {}).open()
     leases = []
     for run_id in _RACES:
         try:
@@ -176,7 +181,7 @@ async def _claim_all(make_store: Callable[[], Any], pipe: Connection) -> None:
 
 async def _append_for_ever(make_store: Callable[[], Any], pipe: Connection) -> None:
     """Append numbers to one run, and tell each of them once it is stored."""
-    store = make_store()
+    store = await Bench(make_store, {}).open()
     lease = await store.claim("killed")
     number = 0
     while True:
