@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -71,7 +71,6 @@ class Step:
 
 @dataclasses.dataclass
 class Sum:
-    largest: ClassVar[Doubled]
     parts: list[int]
     total: int = dataclasses.field(init=False)
     cached: Any = dataclasses.field(init=False, compare=False, default=None)
