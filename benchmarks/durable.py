@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import teff.checkpoint.sqlite_writer
 from teff.checkpoint import Durability, Record, SQLiteCheckpointer
@@ -28,7 +28,7 @@ from teff.runtime import ExecContext, Limits
 from teff.state import Append
 
 ROUNDS = 7
-SECONDS = 0.4
+SECONDS = 0.25
 RUNS = (1, 4, 16)
 DURABILITIES: tuple[Durability, ...] = ("power", "process", "exit")
 
@@ -51,7 +51,16 @@ STEPS = 500
 LIST_BYTES = 100_000
 
 
-def rate(work: Callable[[], object]) -> float:
+class Measured(NamedTuple):
+    """A figure of one round: how many per second, how that is to SQLite by hand, and how many
+    appends share a commit."""
+
+    rate: float
+    ratio: float
+    shared: float
+
+
+def repeat(work: Callable[[], object]) -> float:
     """Return how often ``work`` can be done in a second."""
     count = 0
     started = time.perf_counter()
@@ -72,14 +81,17 @@ def bare_sync(folder: Path) -> float:
         sync(file)
 
     try:
-        return rate(write)
+        return repeat(write)
     finally:
         os.close(file)
 
 
 def by_hand(folder: Path, synchronous: str) -> float:
     """Measure one insert and commit after the other, as a loop that is written by hand does it."""
-    connection = sqlite3.connect(folder / "by-hand.db", isolation_level=None)
+    file = folder / "by-hand.db"
+    for old in folder.glob(f"{file.name}*"):
+        old.unlink()
+    connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("CREATE TABLE records (id INTEGER PRIMARY KEY, run TEXT, data TEXT)")
@@ -91,7 +103,7 @@ def by_hand(folder: Path, synchronous: str) -> float:
         connection.execute("COMMIT")
 
     try:
-        return rate(commit)
+        return repeat(commit)
     finally:
         connection.close()
 
@@ -144,29 +156,26 @@ async def appends(path: Path, durability: Durability, runs: int) -> tuple[float,
     return count / seconds, count / max(1, counted.transactions)
 
 
-def measure() -> tuple[dict[str, float], dict[str, float]]:
-    """Return the median rates by name, and how many appends shared a commit."""
-    rates: dict[str, list[float]] = {}
-    shared: dict[str, list[float]] = {}
+def measure() -> dict[str, list[Measured]]:
+    """Return what each scenario came to in each round."""
+    found: dict[str, list[Measured]] = {}
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory(dir=sys.argv[1] if sys.argv[1:] else None) as name:
             folder = Path(name)
-            rates.setdefault("bare sync", []).append(bare_sync(folder))
-            for synchronous in ("FULL", "NORMAL"):
-                (folder / synchronous).mkdir()
-                hand = by_hand(folder / synchronous, synchronous)
-                rates.setdefault(f"by hand, {synchronous}", []).append(hand)
+            bare = bare_sync(folder)
+            hand = by_hand(folder, "FULL")
+            found.setdefault("bare sync", []).append(Measured(bare, bare / hand, 0))
             for durability in DURABILITIES:
                 for runs in RUNS:
+                    # The disk and the machine change from second to second: the rival is measured
+                    # again each time.
+                    hand = by_hand(folder, "FULL" if durability == "power" else "NORMAL")
                     path = folder / f"{durability}-{runs}.db"
-                    title = f"{durability}, {runs} runs"
-                    found, together = asyncio.run(appends(path, durability, runs))
-                    rates.setdefault(title, []).append(found)
-                    shared.setdefault(title, []).append(together)
-    return (
-        {name: statistics.median(values) for name, values in rates.items()},
-        {name: statistics.median(values) for name, values in shared.items()},
-    )
+                    rate, shared = asyncio.run(appends(path, durability, runs))
+                    measured = Measured(rate, rate / hand, shared)
+                    found.setdefault(f"{durability}, {runs} at once", []).append(measured)
+                    found.setdefault(f"by hand for {durability}", []).append(Measured(hand, 1, 1))
+    return found
 
 
 class Grow(Node):
@@ -179,64 +188,74 @@ class Grow(Node):
         return {"items": Append(["x" * (LIST_BYTES // STEPS - 4)])}
 
 
-async def growing_list(folder: Path) -> tuple[float, float]:
-    """Return the megabytes of a run that grows a list: when it has ended, and when it is closed."""
+async def run_growing(store: SQLiteCheckpointer) -> None:
+    """Run a graph of one node that grows a list."""
     graph = Graph({"grow": Grow()}, [Edge("grow", "grow")], "grow")
-    async with SQLiteCheckpointer(folder / "runs.db", durability="process") as store:
-        result = await graph.run(
-            {"items": []},
-            limits=Limits(max_steps=STEPS),
-            checkpointer=store,
-            checkpoint_id="growing",
-        )
-        assert len(result["items"]) == STEPS
-        open_bytes = sum(file.stat().st_size for file in folder.glob("runs.db*"))
-    return open_bytes / 1e6, sum(file.stat().st_size for file in folder.glob("runs.db*")) / 1e6
+    result = await graph.run(
+        {"items": []}, limits=Limits(max_steps=STEPS), checkpointer=store, checkpoint_id="growing"
+    )
+    assert len(result["items"]) == STEPS
+    await store.get("growing")  # by now the log is brought into the file
+
+
+def growing_list(folder: Path) -> tuple[float, float]:
+    """Return the megabytes of a run that grows a list: when it has ended, and when it is closed."""
+
+    def megabytes() -> float:
+        return sum(file.stat().st_size for file in folder.glob("runs.db*")) / 1e6
+
+    with SQLiteCheckpointer(folder / "runs.db", durability="process") as store:
+        asyncio.run(run_growing(store))
+        open_megabytes = megabytes()
+    return open_megabytes, megabytes()
 
 
 def main() -> int:
     """Measure, print a line for each rival and each bound, and return the exit code."""
-    rates, shared = measure()
+    found = measure()
     print(f"python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}, ", end="")
     print(f"load {os.getloadavg()[0]:.1f}, median of {ROUNDS} rounds")
-    print(f"{'a record of 1 KB':20}{'per second':>11}{'x FULL':>9}{'x NORMAL':>9}{'shared':>8}")
-    for name, found in rates.items():
-        full, normal = found / rates["by hand, FULL"], found / rates["by hand, NORMAL"]
-        together = f"{shared[name]:8.1f}" if name in shared else ""
-        print(f"{name:20}{found:11,.0f}{full:9.2f}{normal:9.2f}{together}")
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if sys.argv[1:] else None) as folder:
-        megabytes, closed = asyncio.run(growing_list(Path(folder)))
+    print(
+        f"{'records of 1 KB':22}{'per second':>11}{'x by hand':>11}{'lowest':>8}{'highest':>8}",
+        end="",
+    )
+    print(f"{'a commit':>10}")
+    middle: dict[str, Measured] = {}
+    for name, rounds in found.items():
+        ratios = [measured.ratio for measured in rounds]
+        middle[name] = Measured(
+            *(statistics.median(values) for values in zip(*rounds, strict=True))
+        )
+        print(f"{name:22}{middle[name].rate:11,.0f}{middle[name].ratio:11.2f}", end="")
+        print(f"{min(ratios):8.2f}{max(ratios):8.2f}{middle[name].shared:10.1f}")
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if sys.argv[1:] else None) as name:
+        megabytes, closed = growing_list(Path(name))
+    times = 1 / middle["power, 1 at once"].ratio
+    shared = middle["power, 16 at once"].shared
+    one, four = middle["process, 1 at once"].ratio, middle["process, 4 at once"].ratio
     bounds = (
         (
-            f"a commit at power takes at most {MOST_TIMES_A_COMMIT:g} times one by hand",
-            rates["by hand, FULL"] / rates["power, 1 runs"],
-            lambda value: value <= MOST_TIMES_A_COMMIT,
+            times <= MOST_TIMES_A_COMMIT,
+            f"a commit at power takes {times:.2f} times one by hand: at most {MOST_TIMES_A_COMMIT:g}",
         ),
         (
-            f"at power, 16 runs share a sync by {LEAST_COMMITS_PER_SYNC:g} or more",
-            shared["power, 16 runs"],
-            lambda value: value >= LEAST_COMMITS_PER_SYNC,
+            shared >= LEAST_COMMITS_PER_SYNC,
+            f"at power, {shared:.1f} of 16 runs share a sync: at least {LEAST_COMMITS_PER_SYNC:g}",
         ),
         (
-            f"at process, one run is at least {LEAST_OF_A_LOOP:g} of the loop by hand",
-            rates["process, 1 runs"] / rates["by hand, NORMAL"],
-            lambda value: value >= LEAST_OF_A_LOOP,
+            one >= LEAST_OF_A_LOOP,
+            f"at process, one run has {one:.2f} of the rate by hand: at least {LEAST_OF_A_LOOP:g}",
         ),
+        (four >= 1, f"at process, 4 runs have {four:.2f} of the rate by hand: at least 1"),
         (
-            "at process, 4 runs are faster than the loop by hand",
-            rates["process, 4 runs"] / rates["by hand, NORMAL"],
-            lambda value: value >= 1,
-        ),
-        (
-            f"{STEPS} steps that grow a list to {LIST_BYTES // 1000} kB leave less than "
-            f"{MOST_MEGABYTES:g} MB ({closed:.2f} when closed)",
-            megabytes,
-            lambda value: value < MOST_MEGABYTES,
+            megabytes < MOST_MEGABYTES,
+            f"{STEPS} steps that grow a list to {LIST_BYTES // 1000} kB leave {megabytes:.2f} MB, "
+            f"{closed:.2f} once the store is closed: less than {MOST_MEGABYTES:g}",
         ),
     )
-    for words, value, holds in bounds:
-        print(f"{'holds' if holds(value) else 'DOES NOT HOLD'}: {words}: {value:.2f}")
-    return 0 if all(holds(value) for _, value, holds in bounds) else 1
+    for holds, words in bounds:
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {words}")
+    return 0 if all(holds for holds, _ in bounds) else 1
 
 
 if __name__ == "__main__":

@@ -434,7 +434,7 @@ def test_arguments_in_the_wrong_order_say_the_right_one(path: Path) -> None:
 def test_without_a_file_it_says_how_to_record_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for value in (None, "", "0"):
+    for value in (None, "", "0", "no"):
         monkeypatch.delenv("TEFF_RECORD", raising=False)
         if value is not None:
             monkeypatch.setenv("TEFF_RECORD", value)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import json
 import math
 import pathlib
+import sys
 import uuid
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -133,6 +135,7 @@ def kinds(value: Any) -> Any:
         datetime(2024, 5, 1, 10, 30, tzinfo=ZoneInfo("Europe/Riga")),
         datetime(2024, 10, 27, 3, 30, fold=1, tzinfo=ZoneInfo("Europe/Riga")),
         datetime(2024, 10, 27, 3, 30, fold=1),
+        datetime(2024, 5, 1, tzinfo=timezone(-timedelta(microseconds=5))),
         datetime.min,
         datetime.max,
         date(2024, 2, 29),
@@ -410,9 +413,29 @@ def test_what_contains_itself_is_refused() -> None:
             Encoder(TYPES).encode(value)
 
 
+def test_the_deepest_value_is_read_with_a_record_around_it() -> None:
+    encoder = Encoder()
+    record = {"effects": {"values": encoder.encode(nested(200)), "operators": {}}}
+    assert encoder.decode(stored(record)) == record
+
+
 def test_what_is_stored_too_deeply_is_refused() -> None:
-    for data in (nested(201), nested(50_000), nested(101, lambda inner: {"!tuple": [inner]})):
+    for data in (nested(221), nested(50_000), nested(111, lambda inner: {"!tuple": [inner]})):
         with pytest.raises(CheckpointCorrupt, match="nested more than 200 levels"):
             Encoder().decode(data)
     with pytest.raises(CheckpointCorrupt, match="of the type object"):
         Encoder().decode([object()])
+
+
+def test_where_the_stack_is_nearly_used_up_it_is_told_as_too_deep() -> None:
+    encoder = Encoder()
+    value = nested(150)
+
+    def call(levels: int, function: Callable[[Any], Any]) -> Any:
+        return call(levels - 1, function) if levels else function(value)
+
+    room = sys.getrecursionlimit() - len(inspect.stack(0)) - 50
+    with pytest.raises(StateError, match="nested more than 200 levels"):
+        call(room, encoder.encode)
+    with pytest.raises(CheckpointCorrupt, match="nested more than 200 levels"):
+        call(room, encoder.decode)

@@ -80,7 +80,7 @@ names = texts | st.sampled_from(["!", "!!", "!set", "!object", "!a", "a"])
 
 @st.composite
 def _paths(draw: st.DrawFn) -> pathlib.PurePath:
-    parts = draw(st.lists(st.text("ab .\u00e9\udc80", max_size=3), max_size=3))
+    parts = draw(st.lists(st.text("ab:/\\ .\u00e9\udc80", max_size=4), max_size=3))
     kinds = (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.Path)
     return draw(st.sampled_from(kinds))(*parts)
 

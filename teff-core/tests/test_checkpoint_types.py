@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from teff.checkpoint import Encoder, register_type, registered, types_of_schema
-from teff.errors import ConfigError
+from teff.errors import ConfigError, StateError
 from teff.state import StateSchema, freeze
 
 T = TypeVar("T")
@@ -142,6 +142,14 @@ def test_what_a_converter_would_do_once_more_is_not_done() -> None:
     value = Doubled(2)
     assert value.n == 4
     assert back(value, {"Doubled": Doubled}).n == 4
+
+
+def test_a_named_tuple_that_hides_what_it_holds_is_refused_when_it_is_written() -> None:
+    class Hidden(Point):
+        x = property(lambda self: [])
+
+    with pytest.raises(StateError, match="the field 'x' of Hidden gives something else"):
+        Encoder({"Hidden": Hidden}).encode(Hidden(1))
 
 
 def test_missing_fields_get_their_defaults() -> None:

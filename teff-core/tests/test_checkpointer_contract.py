@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 
-import attrs
 from teff.checkpoint import FileCheckpointer, Lease, MemoryCheckpointer, Record, SQLiteCheckpointer
-from teff.errors import LeaseLost, RunLocked
+from teff.errors import RunLocked
 from teff.testing import CheckpointerContract, capabilities
+from teff.testing.contracts.model import run_model
 
 AN_HOUR = 3600.0
 
@@ -300,7 +303,12 @@ class PrunesWhatIsPaused(MemoryCheckpointer):
 class PrunesAllOwners(MemoryCheckpointer):
     async def prune(self, *, older_than: float, owner: str = "default") -> int:
         owners = {key[0] for key in self._runs}
-        return sum([await super(PrunesAllOwners, self).prune(older_than=older_than, owner=each) for each in owners])
+        return sum(
+            [
+                await super(PrunesAllOwners, self).prune(older_than=older_than, owner=each)
+                for each in owners
+            ]
+        )
 
 
 class ListsTheFirstFirst(MemoryCheckpointer):
@@ -353,3 +361,130 @@ FAULTY = {
     CountsFromZero: "history_numbers",
     MakesRunsByLooking: "there_is_nothing_of_an_unknown_run",
 }
+
+
+@pytest.mark.parametrize("store", FAULTY, ids=lambda store: store.__name__)
+def test_a_faulty_store_is_found_by_the_check_that_is_named_after_the_fault(store):
+    found = failed_checks(store)
+    assert any(re.search(FAULTY[store], name) for name in found), found
+
+
+def test_a_sound_store_fails_no_check():
+    assert failed_checks(MemoryCheckpointer) == []
+
+
+def failed_checks(store: type[MemoryCheckpointer]) -> list[str]:
+    """Return the names of the checks that fail for a store in memory."""
+    found = []
+    for name, values in checks():
+        for given in values:
+            opened = store()
+            hooks = {"make_store": lambda opened=opened: opened}
+            hooks |= {"expire_leases": None, "damage": None}
+            try:
+                getattr(CheckpointerContract(), name)(**hooks, **given)
+            except pytest.skip.Exception:
+                continue
+            except (Exception, pytest.fail.Exception):
+                found.append(name)
+                break
+    return found
+
+
+def checks() -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the names of the checks, but those of whole stores, with what they are given."""
+    found = []
+    for name in dir(CheckpointerContract):
+        check = getattr(CheckpointerContract, name)
+        if name.startswith("test_") and "expire_leases" in inspect.signature(check).parameters:
+            marks = [
+                mark for mark in getattr(check, "pytestmark", ()) if mark.name == "parametrize"
+            ]
+            values = [{mark.args[0]: value} for mark in marks for value in mark.args[1]]
+            found.append((name, values or [{}]))
+    return found
+
+
+def test_the_model_finds_faults_too():
+    store = DeletesWhatIsHeld()
+    with pytest.raises(AssertionError, match="delete.* was not refused with RunLocked"):
+        run_model(lambda: store, examples=100, steps=20)
+
+
+# --- How it is used ------------------------------------------------------------------------------
+
+
+def test_what_a_store_can_do_is_found_out(tmp_path):
+    file = capabilities(partial(FileCheckpointer, tmp_path))
+    assert [each.name for each in file][:3] == ["list", "get", "history"]
+    assert {each.missing for each in file} == {""}
+    assert list(tmp_path.iterdir()) == []
+
+    memory = {each.name: each for each in capabilities(MemoryCheckpointer)}
+    assert memory["fork"].present
+    assert not memory["survives reopening"].present
+    assert str(memory["leases that run out"]) == (
+        "leases that run out: missing, it has no lease_ttl"
+    )
+
+    (alone,) = [each for each in capabilities(lambda: FileCheckpointer(tmp_path)) if each.missing]
+    assert alone.name == "several processes"
+    assert "give functools.partial(YourStore, …)" in alone.missing
+
+
+THIRD_PARTY = '''
+import pytest
+from teff.checkpoint import MemoryCheckpointer
+from teff.testing import CheckpointerContract, capabilities
+from teff.testing.contracts.model import run_model
+
+
+class MyCheckpointer:
+    """Has what the engine needs, and nothing more."""
+
+    durability = "exit"
+
+    def __init__(self):
+        store = MemoryCheckpointer()
+        self.claim, self.renew, self.append = store.claim, store.renew, store.append
+        self.load, self.release = store.load, store.release
+
+
+class TestMine(CheckpointerContract):
+    model_examples = 3
+
+    @pytest.fixture
+    def make_store(self):
+        return MyCheckpointer
+
+
+class TestForgotten(CheckpointerContract):
+    pass
+'''
+
+
+def test_a_store_of_a_third_party_is_tried_in_five_lines(tmp_path):
+    (tmp_path / "test_mine.py").write_text(THIRD_PARTY)
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+    options = ["-W", "error", "--junit-xml=report.xml"]
+    mine = [*command, *options, "test_mine.py::TestMine"]
+    done = subprocess.run(mine, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    for reason in (
+        "MyCheckpointer has no list()",
+        "MyCheckpointer has no fork()",
+        "the fixture damage of the contract is not given",
+        "what is stored in one is not in the next that make_store gives",
+    ):
+        assert reason in done.stdout
+    assert 'name="fork" value="it has no fork()"' in (tmp_path / "report.xml").read_text()
+
+    forgotten = [*command, "-x", "test_mine.py::TestForgotten"]
+    done = subprocess.run(forgotten, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "give the contract a fixture make_store that returns a function" in done.stdout
+
+
+def test_only_the_contract_needs_pytest():
+    code = "import sys, teff.testing; assert 'pytest' not in sys.modules; teff.testing.capabilities"
+    subprocess.run([sys.executable, "-c", code], check=True)

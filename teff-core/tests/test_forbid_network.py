@@ -135,7 +135,17 @@ def test_loopback_servers_can_be_started_and_reached() -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost", "127.0.0.1", "127.9.9.9", "::1", "app.localhost", "LOCALHOST.", "", b"::1"],
+    [
+        "localhost",
+        "127.0.0.1",
+        "127.1",
+        "127.9.9.9",
+        "::1",
+        "app.localhost",
+        "LOCALHOST.",
+        "",
+        b"::1",
+    ],
 )
 def test_names_of_loopback_are_allowed(host: Any) -> None:
     with forbid_network(), socket.socket(socket.AF_INET6 if ":" in str(host) else socket.AF_INET):

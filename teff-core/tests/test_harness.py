@@ -181,6 +181,20 @@ def test_an_empty_conversation_is_refused_before_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_retrys": 5}, "no setting 'max_retrys'.*'max_retries'"),
+        ({"max_parallel": 0}, "max_parallel is a whole number of at least 1"),
+    ],
+)
+def test_a_setting_that_would_do_nothing_or_wait_for_ever_is_refused(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Harness(model="m", provider="p", providers={"p": ScriptedProvider()}, **settings)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"default_model": "m"}, "no provider is named"),

@@ -1,14 +1,14 @@
+"""Runs in an SQLite file: what a user notices, and what people ask for."""
+
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import sqlite3
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,8 +26,7 @@ from teff.checkpoint import (
     RunStore,
     SQLiteCheckpointer,
 )
-from teff.checkpoint import sqlite_schema
-from teff.errors import CheckpointError, ConfigError, LeaseLost, RunLocked
+from teff.errors import CheckpointError, ConfigError, RunLocked
 from teff.plugins import catalogue
 
 DURABILITIES: tuple[Durability, ...] = ("power", "process", "exit")
@@ -94,7 +93,8 @@ def test_records_come_back_in_their_order_after_the_store_was_closed(path: Path)
 
 
 def test_it_fits_both_protocols_and_is_found_by_its_name(path: Path) -> None:
-    store = catalogue().load("teff.checkpointers", "sqlite")(path)
+    factory: Any = catalogue().load("teff.checkpointers", "sqlite")
+    store = factory(path)
     assert isinstance(store, SQLiteCheckpointer)
     assert isinstance(store, RunStore)
     assert isinstance(store, Checkpointer)
@@ -324,462 +324,6 @@ def test_a_record_of_megabytes_comes_back(store: SQLiteCheckpointer) -> None:
     asyncio.run(main())
 
 
-# --- Leases --------------------------------------------------------------------------------------
-
-
-def test_an_expired_lease_is_taken_over_and_its_writer_is_fenced(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
-            clock, other = Clock(first), Clock(second)
-            lease = await first.claim("r1")
-            await first.append(lease, [step(1)])
-            other.now = clock.now + 29
-            with pytest.raises(RunLocked, match="in 1.0 seconds"):
-                await second.claim("r1")
-            other.now = clock.now + 31
-            taken = await second.claim("r1")
-            assert taken.epoch == lease.epoch + 1
-            for write in (first.append(lease, [step(2)]), first.renew(lease)):
-                with pytest.raises(LeaseLost, match="'r1'.*Nothing was recorded"):
-                    await write
-            await first.release(lease, "finished")
-            await second.append(taken, [step(3)])
-            assert numbers(await second.load("r1")) == [1, 3]
-            summary = await second.get("r1")
-            assert summary is not None
-            assert (summary.state, summary.held) == ("running", True)
-
-    asyncio.run(main())
-
-
-def test_a_lease_that_ran_out_and_was_not_taken_is_still_good(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            clock = Clock(store)
-            lease = await store.claim("r1")
-            clock.now += 3600
-            await store.append(lease, [step(1)])
-            with pytest.raises(RunLocked):
-                await store.claim("r1")
-
-    asyncio.run(main())
-
-
-def test_each_append_renews_the_lease(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
-            clock, other = Clock(first), Clock(second)
-            lease = await first.claim("r1")
-            clock.now += 20
-            await first.append(lease, [step(1)])
-            other.now = clock.now + 20
-            with pytest.raises(RunLocked):
-                await second.claim("r1")
-
-    asyncio.run(main())
-
-
-def test_a_lease_is_renewed_by_itself_while_it_is_held(path: Path) -> None:
-    async def main() -> None:
-        async with (
-            SQLiteCheckpointer(path, lease_ttl=0.3) as first,
-            SQLiteCheckpointer(path, lease_ttl=0.3) as second,
-        ):
-            lease = await first.claim("r1")
-            renewed = 0
-            until = await _held_until(path)
-            while renewed < 3:
-                with pytest.raises(RunLocked):
-                    await second.claim("r1")
-                await asyncio.sleep(0.01)
-                now = await _held_until(path)
-                renewed, until = renewed + (now > until), now
-            await first.append(lease, [step(1)])
-
-    asyncio.run(main())
-
-
-async def _held_until(path: Path) -> float:
-    with closing(sqlite3.connect(path)) as connection:
-        found: float = connection.execute("SELECT held_until FROM teff_runs").fetchone()[0]
-    return found
-
-
-def test_a_clock_that_was_set_back_locks_no_run(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
-            clock, other = Clock(first), Clock(second)
-            await first.claim("r1")
-            other.now = clock.now - 3600
-            await second.claim("r1")
-
-    asyncio.run(main())
-
-
-def test_a_lease_that_was_given_back_cannot_be_used(store: SQLiteCheckpointer) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        await store.release(lease, "paused")
-        with pytest.raises(LeaseLost):
-            await store.append(lease, [step(1)])
-        with pytest.raises(LeaseLost):
-            await store.renew(lease)
-        await store.release(lease, "failed")
-        summary = await store.get("r1")
-        assert summary is not None
-        assert (summary.state, summary.records) == ("paused", 0)
-
-    asyncio.run(main())
-
-
-def test_a_lease_that_nobody_gave_out_is_refused(store: SQLiteCheckpointer) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        for wrong in (
-            Lease(run_id="r1", owner="default", epoch=lease.epoch + 1),
-            Lease(run_id="r1", owner="other", epoch=lease.epoch),
-            Lease(run_id="r2", owner="default", epoch=lease.epoch),
-        ):
-            with pytest.raises(LeaseLost):
-                await store.append(wrong, [step(1)])
-
-    asyncio.run(main())
-
-
-def test_a_new_run_of_a_deleted_id_does_not_honour_an_old_lease(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
-            clock, other = Clock(first), Clock(second)
-            lease = await first.claim("r1")
-            other.now = clock.now + 60
-            assert await second.delete("r1")
-            begun = await second.claim("r1")
-            assert begun.epoch > lease.epoch
-            with pytest.raises(LeaseLost):
-                await first.append(lease, [step(1)])
-
-    asyncio.run(main())
-
-
-def test_closing_gives_back_every_run(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
-            lease = await first.claim("r1")
-            await first.append(lease, [step(1)])
-            await first.aclose()
-            summary = await second.get("r1")
-            assert summary is not None
-            assert (summary.state, summary.held) == ("running", False)
-            await second.claim("r1")
-
-    asyncio.run(main())
-
-
-# --- Many at once --------------------------------------------------------------------------------
-
-
-def test_appends_that_wait_are_committed_together(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements: list[str] = []
-    opened = sqlite_schema.open_database
-
-    def traced(*arguments: Any) -> sqlite3.Connection:
-        connection = opened(*arguments)
-        connection.set_trace_callback(statements.append)
-        return connection
-
-    monkeypatch.setattr("teff.checkpoint.sqlite_runs.open_database", traced)
-
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            leases = [await store.claim(f"r{n}") for n in range(50)]
-            statements.clear()
-            await asyncio.gather(*(store.append(lease, [step(1)]) for lease in leases))
-            assert statements.count("COMMIT") < 25
-            assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT")
-
-    asyncio.run(main())
-
-
-def test_one_that_is_refused_does_not_hurt_the_others_of_its_commit(
-    store: SQLiteCheckpointer,
-) -> None:
-    async def main() -> None:
-        good = [await store.claim(f"good-{n}") for n in range(5)]
-        bad = await store.claim("bad")
-        await store.release(bad, "stopped")
-        outcomes = await asyncio.gather(
-            *(store.append(lease, [step(1)]) for lease in (*good[:3], bad, *good[3:])),
-            store.claim("good-0"),
-            return_exceptions=True,
-        )
-        assert [type(outcome) for outcome in outcomes] == [
-            *[type(None)] * 3, LeaseLost, *[type(None)] * 2, RunLocked,
-        ]  # fmt: skip
-        for n in range(5):
-            assert numbers(await store.load(f"good-{n}")) == [1]
-
-    asyncio.run(main())
-
-
-def test_a_commit_that_fails_is_tried_again_without_what_spoiled_it(path: Path) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            good, bad = await store.claim("good"), await store.claim("bad")
-            with closing(sqlite3.connect(path)) as connection, connection:
-                # Another program has written where the next record of one run belongs.
-                (id,) = connection.execute(
-                    "SELECT id FROM teff_runs WHERE run_id = 'bad'"
-                ).fetchone()
-                connection.execute(
-                    "INSERT INTO teff_records VALUES (?, '', '', '', 0, 0)", (id * 2**32 + 1,)
-                )
-            outcomes = await asyncio.gather(
-                store.append(good, [step(1)]),
-                store.append(bad, [step(1)]),
-                store.append(good, [step(2)]),
-                return_exceptions=True,
-            )
-            assert [type(outcome).__name__ for outcome in outcomes] == [
-                "NoneType", "CheckpointCorrupt", "NoneType",
-            ]  # fmt: skip
-            assert numbers(await store.load("good")) == [1, 2]
-            await store.append(good, [step(3)])
-            assert numbers(await store.load("good")) == [1, 2, 3]
-
-    asyncio.run(main())
-
-
-def test_many_runs_at_once_keep_their_records_in_order(store: SQLiteCheckpointer) -> None:
-    async def run(name: str) -> None:
-        lease = await store.claim(name)
-        for n in range(20):
-            await store.append(lease, [step(n)])
-        await store.release(lease, "finished")
-
-    async def main() -> None:
-        names = [f"r{n}" for n in range(20)]
-        await asyncio.gather(*map(run, names))
-        for name in names:
-            assert numbers(await store.load(name)) == list(range(20))
-
-    asyncio.run(main())
-
-
-def test_appends_of_one_run_at_once_are_kept_in_the_order_of_their_calls(
-    store: SQLiteCheckpointer,
-) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        await asyncio.gather(*(store.append(lease, [step(n)]) for n in range(600)))
-        assert numbers(await store.load("r1")) == list(range(600))
-
-    asyncio.run(main())
-
-
-def test_event_loops_one_after_the_other_can_share_a_store(store: SQLiteCheckpointer) -> None:
-    lease = asyncio.run(store.claim("r1"))
-    for n in range(3):
-        asyncio.run(store.append(lease, [step(n)]))
-    asyncio.run(store.release(lease, "finished"))
-    assert numbers(asyncio.run(store.load("r1"))) == [0, 1, 2]
-
-
-def test_threads_with_loops_of_their_own_can_share_a_store(store: SQLiteCheckpointer) -> None:
-    failures: list[BaseException] = []
-
-    def work(name: str) -> None:
-        async def main() -> None:
-            lease = await store.claim(name)
-            for n in range(20):
-                await store.append(lease, [step(n)])
-            await store.release(lease, "finished")
-
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(f"r{n}",)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    for n in range(6):
-        assert numbers(asyncio.run(store.load(f"r{n}"))) == list(range(20))
-
-
-def test_one_of_many_claims_of_a_run_wins(store: SQLiteCheckpointer) -> None:
-    async def main() -> None:
-        for race in range(10):
-            claims = [store.claim(f"r{race}") for _ in range(10)]
-            outcomes = await asyncio.gather(*claims, return_exceptions=True)
-            assert sum(isinstance(outcome, Lease) for outcome in outcomes) == 1
-            assert sum(isinstance(outcome, RunLocked) for outcome in outcomes) == 9
-
-    asyncio.run(main())
-
-
-# --- Cancellation and the end --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("yields", range(6))
-def test_a_cancelled_append_is_recorded_or_not(store: SQLiteCheckpointer, yields: int) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        task = asyncio.create_task(store.append(lease, [step(1), step(2)]))
-        for _ in range(yields):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        await store.append(lease, [step(3)])
-        assert numbers(await store.load("r1")) in ([1, 2, 3], [3])
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("yields", range(6))
-def test_a_cancelled_claim_leaves_the_run_free(store: SQLiteCheckpointer, yields: int) -> None:
-    async def main() -> None:
-        await recorded(store, "r1", 1)
-        task = asyncio.create_task(store.claim("r1"))
-        for _ in range(yields):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        if task.cancelled():
-            summary = await store.get("r1")
-            assert summary is not None
-            assert (summary.state, summary.held) == ("finished", False)
-            await store.claim("r1")
-
-    asyncio.run(main())
-
-
-def test_a_loop_that_is_closed_while_it_waits_does_not_hold_up_the_store(
-    store: SQLiteCheckpointer,
-) -> None:
-    lease = asyncio.run(store.claim("r1"))
-    for n in range(20):
-        loop = asyncio.new_event_loop()
-        task: Any = loop.create_task(store.append(lease, [step(n)]))
-        task._log_destroy_pending = False  # asyncio would complain that nobody waited for it
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-    asyncio.run(store.append(lease, [step(99)]))
-    assert numbers(asyncio.run(store.load("r1")))[-1] == 99
-
-
-def test_a_closed_store_says_so(store: SQLiteCheckpointer) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        store.close()
-        store.close()
-        await store.aclose()
-        for call in (store.append(lease, [step(1)]), store.claim("r2"), store.list()):
-            with pytest.raises(CheckpointError, match="is closed: make a new"):
-                await call
-
-    asyncio.run(main())
-
-
-def test_a_store_that_was_never_used_can_be_closed(path: Path) -> None:
-    SQLiteCheckpointer(path).close()
-    asyncio.run(SQLiteCheckpointer(path).aclose())
-    assert not path.exists()
-
-
-def test_what_was_asked_for_before_the_end_is_done(store: SQLiteCheckpointer, path: Path) -> None:
-    async def main() -> None:
-        lease = await store.claim("r1")
-        appends = [asyncio.create_task(store.append(lease, [step(n)])) for n in range(50)]
-        await asyncio.sleep(0)
-        await asyncio.gather(store.aclose(), store.aclose())
-        await asyncio.gather(*appends)
-
-    asyncio.run(main())
-    with SQLiteCheckpointer(path) as again:
-        assert numbers(asyncio.run(again.load("r1"))) == list(range(50))
-
-
-def _threads_of(path: Path) -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == f"teff store {path.name}"]
-
-
-def test_a_store_that_is_dropped_ends_its_thread_and_closes_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "dropped.db"
-    store = SQLiteCheckpointer(path, durability="exit")
-    lease = asyncio.run(store.claim("r1"))
-    asyncio.run(store.append(lease, [step(1)]))
-    (thread,) = _threads_of(path)
-    reference = weakref.ref(store)
-    del store
-    gc.collect()
-    assert reference() is None
-    thread.join(timeout=30)
-    assert not thread.is_alive()
-    assert [file.name for file in tmp_path.iterdir()] == ["dropped.db"]
-    with SQLiteCheckpointer(path) as again:
-        assert numbers(asyncio.run(again.load("r1"))) == [1]
-        asyncio.run(again.claim("r1"))
-
-
-@pytest.mark.parametrize("durability", DURABILITIES)
-def test_an_interpreter_that_ends_writes_what_is_left_and_complains_about_nothing(
-    path: Path, durability: Durability
-) -> None:
-    code = f"""
-import asyncio
-from teff.checkpoint import Record, SQLiteCheckpointer
-store = SQLiteCheckpointer({str(path)!r}, durability={durability!r})
-async def main():
-    lease = await store.claim("r1")
-    for n in range(10):
-        await store.append(lease, [Record(kind="step", data={{"n": n}})])
-asyncio.run(main())
-"""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    with SQLiteCheckpointer(path) as store:
-        assert numbers(asyncio.run(store.load("r1"))) == list(range(10))
-        asyncio.run(store.claim("r1"))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("durability", DURABILITIES)
-def test_a_forked_process_is_told_to_make_a_store_of_its_own(
-    path: Path, durability: Durability
-) -> None:
-    code = f"""
-import asyncio, os, sys, warnings
-from teff.checkpoint import Record, SQLiteCheckpointer
-from teff.errors import CheckpointError
-store = SQLiteCheckpointer({str(path)!r}, durability={durability!r})
-lease = asyncio.run(store.claim("r1"))
-warnings.simplefilter("ignore", DeprecationWarning)  # of forking a process that has threads
-child = os.fork()
-if child == 0:
-    try:
-        asyncio.run(store.append(lease, [Record(kind="step", data={{"n": 0}})]))
-    except CheckpointError as error:
-        print(error, flush=True)
-    store.close()
-    asyncio.run(store.aclose())
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-asyncio.run(store.append(lease, [Record(kind="step", data={{"n": 1}})]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "forked" in done.stdout
-    assert "make a new SQLiteCheckpointer in this one" in done.stdout
-    with SQLiteCheckpointer(path) as store:
-        assert numbers(asyncio.run(store.load("r1"))) == [1]
-
-
 # --- What people ask for -------------------------------------------------------------------------
 
 
@@ -921,7 +465,7 @@ def test_deleting_leaves_no_trace_in_any_file(tmp_path: Path, seed: int) -> None
                 text = name * chance.choice([1, 5, 60, 500])
                 await store.append(leases[name], [step(1, text=text)])
             gone = chance.sample(sorted(leases), len(leases) // 2)
-            for name, lease in leases.items():
+            for lease in leases.values():
                 await store.release(lease, "finished")
             for name in gone:
                 assert await store.delete(name)
@@ -969,7 +513,7 @@ def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
             for state in ("finished", "stopped", "failed", "cancelled", "paused", "running"):
                 lease = await store.claim(state)
                 await store.append(lease, [step(1)])
-                await store.release(lease, state)  # type: ignore[arg-type]  # each is a state
+                await store.release(lease, state)
             lease = await store.claim("held", owner="default")
             other = await store.claim("finished", owner="other")
             await store.release(other, "finished")

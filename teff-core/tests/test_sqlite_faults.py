@@ -1,13 +1,9 @@
-"""What goes wrong around a store of runs in an SQLite file: with the file, the disk, the process."""
+"""A store in an SQLite file whose disk, folder or format is not as it should be."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import random
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from teff.checkpoint import Durability, Record, RunStore, SQLiteCheckpointer
-from teff.checkpoint import sqlite_schema
-from teff.errors import CheckpointCorrupt, CheckpointError, LeaseLost, RunLocked
+from teff.checkpoint import Durability, Record, RunStore, SQLiteCheckpointer, sqlite_schema
+from teff.errors import CheckpointError, LeaseLost
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="it needs the signals and limits of POSIX")
 
@@ -50,292 +45,6 @@ async def recorded(store: RunStore, run_id: str, count: int, **more: Any) -> Non
 async def use(path: Path) -> None:
     async with SQLiteCheckpointer(path) as store:
         await store.claim("r1")
-
-
-# --- Damage to the file --------------------------------------------------------------------------
-
-RUNS = {"first": 3, "second": 12, "third": 1}
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a file with a few runs."""
-    path = tmp_path_factory.mktemp("whole") / "runs.db"
-
-    async def write() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            for run_id, count in RUNS.items():
-                await recorded(store, run_id, count, text=f"{run_id} " * 40)
-
-    asyncio.run(write())
-    return path.read_bytes()
-
-
-async def read(path: Path) -> str:
-    """Read all that there is; say whether it is whole. What is wrong must be said by name."""
-    async with SQLiteCheckpointer(path) as store:
-        try:
-            found = {run.run_id: run for run in await store.list()}
-            for run_id, count in RUNS.items():
-                history = await store.history(run_id)
-                expected = [step(n, text=f"{run_id} " * 40) for n in range(count)]
-                assert [entry.record for entry in history] == expected
-                assert [entry.number for entry in history] == list(range(1, count + 1))
-                lease = await store.claim(run_id)
-                await store.release(lease, "finished")
-            assert {name: run.records for name, run in found.items()} == RUNS
-            assert {run.state for run in found.values()} == {"finished"}
-        except CheckpointCorrupt as error:
-            assert "Restore" in str(error)
-            return "damaged"
-        except CheckpointError as error:
-            # The file says of itself that it is no database, or one of the future.
-            assert "no SQLite database" in str(error) or "newer Teff" in str(error)
-            return "damaged"
-    return "whole"
-
-
-def test_a_bit_that_flips_anywhere_is_found_or_changes_nothing(path: Path, whole: bytes) -> None:
-    chance = random.Random(7)
-    outcomes = []
-    for _ in range(250):
-        damaged = bytearray(whole)
-        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
-        path.write_bytes(damaged)
-        outcomes.append(asyncio.run(read(path)))
-        for file in path.parent.iterdir():
-            file.unlink()
-    assert outcomes.count("damaged") > 20
-
-
-@pytest.mark.parametrize("marker", ["first first", "second second", "third third"])
-def test_a_flipped_byte_in_a_record_is_named_with_its_run_and_number(
-    path: Path, whole: bytes, marker: str
-) -> None:
-    run_id = marker.split()[0]
-    chance = random.Random(marker)
-    places = [at for at in range(len(whole)) if whole.startswith(marker.encode(), at)]
-    for at in chance.sample(places, 5):
-        damaged = bytearray(whole)
-        damaged[at] ^= 1
-        path.write_bytes(damaged)
-
-        async def main() -> None:
-            async with SQLiteCheckpointer(path) as store:
-                with pytest.raises(
-                    CheckpointCorrupt, match=rf"record \d+ of run '{run_id}'"
-                ) as found:
-                    await store.load(run_id)
-                assert found.value.run_id == run_id
-                for other in RUNS.keys() - {run_id}:
-                    assert len(await store.load(other)) == RUNS[other]
-
-        asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("kind", "value"),
-        ("path", "plan/2"),
-        ("data", '{"n":99}'),
-        ("data", None),
-        ("data", b"\xff\xfe"),
-        ("data", 7),
-        ("stored", 0.5),
-        ("stored", "now"),
-        ("checksum", 1),
-        ("checksum", None),
-        ("id", 2**40),
-    ],
-)
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_record_that_was_changed_is_corrupt(
-    path: Path, number: int, column: str, value: object
-) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            await recorded(store, "r1", 3)
-            _change(
-                path, f"UPDATE teff_records SET {column} = ? WHERE id % 10 = ?", value, number, 6
-            )
-            with pytest.raises(CheckpointCorrupt, match=f"record {number} of run 'r1'") as found:
-                await store.load("r1")
-            whole_before = (
-                "delete the run" if number == 1 else rf"fork\('r1', {number - 1}, new_id\)"
-            )
-            found.match(whole_before)
-            if number > 1:  # the way out works
-                await store.fork("r1", number - 1, "r2")
-                assert numbers(await store.load("r2")) == list(range(number - 1))
-            with pytest.raises(CheckpointCorrupt):
-                await store.copy("r1", "r3")
-            await store.delete("r1")
-            assert await store.load("r1") == ()
-
-    asyncio.run(main())
-
-
-def _change(path: Path, statement: str, value: object, number: int, tail: int) -> None:
-    """Change a row as nobody should: ids of records of the first run end with ``tail`` + number."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("PRAGMA ignore_check_constraints = ON")
-        try:
-            changed = connection.execute(statement, (value, (tail + number) % 10)).rowcount
-        except sqlite3.IntegrityError:
-            pytest.skip("SQLite does not let this value in")
-        assert changed == 1
-
-
-@pytest.mark.parametrize("gone", [1, 2, 3])
-def test_a_record_that_is_missing_is_corrupt(path: Path, gone: int) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            await recorded(store, "r1", 3)
-            with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute("DELETE FROM teff_records WHERE id = ?", (2**32 + gone,))
-            with pytest.raises(CheckpointCorrupt, match=f"record {gone} of run 'r1'"):
-                await store.load("r1")
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("owner", "somebody"),
-        ("run_id", "r2"),
-        ("state", "paused"),
-        ("epoch", 0),
-        ("epoch", "x"),
-        ("holder", "me"),
-        ("held_until", 1e300),
-        ("lease_ttl", 1e300),
-        ("records", 2),
-        ("records", "2 and more"),
-        ("created", 0.0),
-        ("updated", 9e9),
-        ("checksum", 0),
-    ],
-)
-def test_an_entry_of_a_run_that_was_changed_is_corrupt(
-    path: Path, column: str, value: object
-) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            await recorded(store, "r1", 3)
-            with closing(sqlite3.connect(path)) as connection, connection:
-                connection.execute(f"UPDATE teff_runs SET {column} = ?", (value,))
-            run_id = value if column == "run_id" else "r1"
-            owner = value if column == "owner" else "default"
-            assert isinstance(run_id, str)
-            assert isinstance(owner, str)
-            for call in (store.claim, store.load, store.get, store.history):
-                with pytest.raises(CheckpointCorrupt, match="damaged.*delete the run"):
-                    await call(run_id, owner=owner)
-            with pytest.raises(CheckpointCorrupt, match="damaged"):
-                await store.list(owner=owner)
-            assert await store.delete(run_id, owner=owner)
-            assert await store.list(owner=owner) == ()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("index", ["teff_runs_by_owner", "teff_runs_by_id"])
-def test_a_run_that_an_index_has_lost_is_not_begun_anew(path: Path, index: str) -> None:
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            await recorded(store, "r1", 3)
-        _rename_in_index(path, index)
-        async with SQLiteCheckpointer(path) as store:
-            with pytest.raises(CheckpointCorrupt, match="'r1'"):
-                await store.claim("r1")
-
-    asyncio.run(main())
-
-
-def _rename_in_index(path: Path, index: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        (root,) = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)
-        ).fetchone()
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    content = bytearray(path.read_bytes())
-    at = content.index(b"r1", (root - 1) * size, root * size)
-    content[at : at + 2] = b"q1"
-    path.write_bytes(content)
-
-
-def test_a_log_that_is_cut_or_garbled_leaves_a_clean_beginning(path: Path, tmp_path: Path) -> None:
-    files = {name: tmp_path / f"copy.db{name}" for name in ("", "-wal")}
-
-    async def write() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            lease = await store.claim("r1")
-            for n in range(40):
-                await store.append(lease, [step(n), step(n)])
-            for name, copy in files.items():
-                shutil.copy(path.with_name(f"runs.db{name}"), copy)
-
-    asyncio.run(write())
-    main_file, log = files[""].read_bytes(), files["-wal"].read_bytes()
-    chance = random.Random(3)
-    lengths = set()
-    for number in range(60):
-        damaged = bytearray(log)
-        place = chance.randrange(len(log))
-        if number % 2:
-            del damaged[place:]
-        else:
-            damaged[place] ^= 1 << chance.randrange(8)
-        folder = tmp_path / f"trial-{number}"
-        folder.mkdir()
-        (folder / "runs.db").write_bytes(main_file)
-        (folder / "runs.db-wal").write_bytes(damaged)
-
-        async def check(trial: Path) -> None:
-            async with SQLiteCheckpointer(trial) as store:
-                found = numbers(await store.load("r1"))
-                assert found == [n for n in range(len(found) // 2) for _ in range(2)]
-                lengths.add(len(found))
-
-        asyncio.run(check(folder / "runs.db"))
-    assert len(lengths) > 10
-
-
-@pytest.mark.parametrize("content", [b"hello, I am a text\n" * 100, b"SQLite format 4\0" * 100])
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(
-    path: Path, content: bytes
-) -> None:
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"runs\.db' is no SQLite database") as refused:
-        asyncio.run(use(path))
-    assert refused.value.run_id == "r1"
-    assert path.read_bytes() == content
-
-
-def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
-    asyncio.run(use(path))
-
-
-def test_a_database_of_another_program_keeps_its_tables(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE runs (name TEXT)")
-        connection.execute("INSERT INTO runs VALUES ('theirs')")
-    asyncio.run(use(path))
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT name FROM runs").fetchall() == [("theirs",)]
-
-
-@pytest.mark.parametrize("table", ["teff_runs", "teff_records", "teff_meta"])
-def test_a_table_that_was_changed_is_told(path: Path, table: str) -> None:
-    asyncio.run(use(path))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"DROP TABLE {table}")
-    with pytest.raises(CheckpointCorrupt, match=r"runs\.db' is damaged"):
-        asyncio.run(use(path))
 
 
 # --- Formats -------------------------------------------------------------------------------------
@@ -539,6 +248,55 @@ def step(n, **more):
 """
 
 
+def test_what_could_not_be_written_later_is_said_when_the_run_is_given_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [False]
+    monkeypatch.setattr("teff.checkpoint.sqlite_runs.transaction", _limited(limits))
+
+    async def main() -> None:
+        store = SQLiteCheckpointer(path, durability="exit")
+        released, closed = await store.claim("released"), await store.claim("closed")
+        limits.append(True)
+        for lease in (released, closed):
+            for n in range(50):
+                await store.append(lease, [step(n, text="x" * 10_000)])
+        with pytest.raises(CheckpointError, match="Make room") as refused:
+            await store.release(released, "finished")
+        assert refused.value.run_id == "released"
+        summary = await store.get("released")
+        assert summary is not None
+        # It can go on from what there is.
+        assert (summary.state, summary.held) == ("running", False)
+        with pytest.raises(CheckpointError, match="Make room"):
+            await store.aclose()
+        store.close()
+
+    asyncio.run(main())
+
+
+def test_ckp_05_a_file_grows_with_what_is_added_and_not_with_what_there_is(path: Path) -> None:
+    sizes = []
+
+    async def main() -> None:
+        async with SQLiteCheckpointer(path, durability="process") as store:
+            lease = await store.claim("r1")
+            await store.append(lease, [step(0, static="x" * 200_000)])
+            await store.release(lease, "running")
+            for _ in range(3):
+                lease = await store.claim("r1")
+                for n in range(100):
+                    await store.append(lease, [step(n, message="x" * 1000)])
+                await store.release(lease, "running")
+                await store.get("r1")  # by now the log was brought into the file
+                sizes.append(sum(file.stat().st_size for file in path.parent.glob("runs.db*")))
+
+    asyncio.run(main())
+    assert sizes[0] < 500_000
+    assert sizes[2] - sizes[1] < 1.5 * (sizes[1] - sizes[0])
+    assert sizes[2] < 1_000_000
+
+
 @POSIX
 def test_a_limit_of_the_system_is_told_as_a_full_disk(path: Path) -> None:
     code = """
@@ -596,284 +354,3 @@ asyncio.run(main())
     assert (done.returncode, done.stderr) == (0, "")
     assert "CheckpointError" in done.stdout
     assert "Allow this user to write the file and its folder" in done.stdout
-
-
-# --- Processes -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def running(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Run code in a process that is told by lines what to do, and is killed in the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", PRELUDE + code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def tell(process: subprocess.Popen[str], text: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{text}\n")
-    process.stdin.flush()
-
-
-@POSIX
-@pytest.mark.parametrize("durability", ["power", "process"])
-def test_a_killed_process_has_lost_nothing_that_it_was_told_is_recorded(
-    path: Path, durability: Durability
-) -> None:
-    code = """
-async def run(store, name):
-    lease = await store.claim(name)
-    for n in range(1_000_000):
-        await store.append(lease, [step(n), step(n)])
-        print(name, n)
-async def main():
-    store = SQLiteCheckpointer(sys.argv[1], durability=sys.argv[2], lease_ttl=0.2)
-    await asyncio.gather(*(run(store, f"r{k}-{sys.argv[3]}") for k in range(3)))
-asyncio.run(main())
-"""
-    chance = random.Random(durability)
-    for attempt in range(4):
-        told: dict[str, int] = {}
-        with running(code, path, durability, attempt) as process:
-            for _ in range(chance.randrange(20, 150)):
-                name, number = line(process).split()
-                told[name] = int(number)
-            process.send_signal(signal.SIGKILL)
-            rest = process.communicate()[0].split("\n")
-        for last in rest[:-1]:
-            name, number = last.split()
-            told[name] = int(number)
-
-        async def check(acknowledged: dict[str, int]) -> None:
-            async with SQLiteCheckpointer(path) as store:
-                for name, number in acknowledged.items():
-                    found = numbers(await store.load(name))
-                    assert found == [n for n in range(len(found) // 2) for _ in range(2)]
-                    assert len(found) // 2 > number
-                    summary = await store.get(name)
-                    assert summary is not None
-                    assert summary.state == "running"
-
-        asyncio.run(check(told))
-
-
-@POSIX
-def test_a_run_of_a_killed_process_is_free_after_its_lease(path: Path) -> None:
-    code = """
-async def main():
-    store = SQLiteCheckpointer(sys.argv[1], lease_ttl=0.3)
-    lease = await store.claim("r1")
-    await store.append(lease, [step(0)])
-    print("held")
-    await asyncio.sleep(3600)
-asyncio.run(main())
-"""
-
-    async def claimed() -> list[int]:
-        async with SQLiteCheckpointer(path) as store:
-            for _ in range(1000):
-                try:
-                    lease = await store.claim("r1")
-                except RunLocked:
-                    await asyncio.sleep(0.01)
-                    continue
-                await store.append(lease, [step(1)])
-                return numbers(await store.load("r1"))
-        raise AssertionError("the run stayed locked")
-
-    with running(code, path) as process:
-        assert line(process) == "held"
-        process.send_signal(signal.SIGKILL)
-    assert asyncio.run(claimed()) == [0, 1]
-
-
-@POSIX
-def test_a_process_that_was_stopped_beyond_its_lease_cannot_write(path: Path) -> None:
-    code = """
-async def main():
-    store = SQLiteCheckpointer(sys.argv[1], lease_ttl=0.3)
-    lease = await store.claim("r1")
-    await store.append(lease, [step(0)])
-    print("held")
-    sys.stdin.readline()
-    try:
-        await store.append(lease, [step(1)])
-    except LeaseLost as error:
-        print("lost", error.run_id)
-    await store.release(lease, "finished")
-    await store.aclose()
-    print("done")
-asyncio.run(main())
-"""
-
-    async def take_over(process: subprocess.Popen[str]) -> None:
-        async with SQLiteCheckpointer(path) as store:
-            for _ in range(1000):
-                try:
-                    lease = await store.claim("r1")
-                    break
-                except RunLocked:
-                    await asyncio.sleep(0.01)
-            await store.append(lease, [step(2)])
-            process.send_signal(signal.SIGCONT)
-            tell(process, "go on")
-            assert line(process) == "lost r1"
-            assert line(process) == "done"
-            await store.append(lease, [step(3)])
-            summary = await store.get("r1")
-            assert summary is not None
-            assert (summary.state, summary.held) == ("running", True)
-            assert numbers(await store.load("r1")) == [0, 2, 3]
-
-    with running(code, path) as process:
-        assert line(process) == "held"
-        process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        asyncio.run(take_over(process))
-
-
-@POSIX
-def test_of_eight_processes_that_claim_a_run_at_once_one_wins(path: Path) -> None:
-    code = """
-async def main():
-    store = SQLiteCheckpointer(sys.argv[1], durability="process")
-    print("ready")
-    sys.stdin.readline()
-    won = []
-    for race in range(int(sys.argv[2])):
-        try:
-            await store.claim(f"r{race}")
-            won.append(race)
-        except RunLocked:
-            pass
-    print(json.dumps(won))
-    sys.stdin.readline()
-asyncio.run(main())
-"""
-    races = 100
-    with _together(code, 8, path, races) as processes:
-        won = [json.loads(line(process)) for process in processes]
-    assert sorted(race for races_won in won for race in races_won) == list(range(races))
-
-
-@POSIX
-def test_processes_that_record_in_one_file_wait_for_each_other(path: Path) -> None:
-    code = """
-async def run(store, name):
-    lease = await store.claim(name)
-    for n in range(30):
-        await store.append(lease, [step(n)])
-    await store.release(lease, "finished")
-async def main():
-    async with SQLiteCheckpointer(sys.argv[1], durability="process") as store:
-        print("ready")
-        sys.stdin.readline()
-        await asyncio.gather(*(run(store, f"{os.getpid()}-{k}") for k in range(3)))
-    print("done")
-asyncio.run(main())
-"""
-    with _together(code, 4, path) as processes:
-        assert [line(process) for process in processes] == ["done"] * 4
-
-    async def check() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            runs = await store.list()
-            assert len(runs) == 12
-            for run in runs:
-                assert numbers(await store.load(run.run_id)) == list(range(30))
-
-    asyncio.run(check())
-
-
-@contextmanager
-def _together(code: str, count: int, *arguments: object) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start processes on a file that none of them has made before, and let them go at once."""
-    processes: list[subprocess.Popen[str]] = []
-    try:
-        for _ in range(count):
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-u", "-c", PRELUDE + code, *map(str, arguments)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-        for process in processes:
-            assert line(process) == "ready"
-        for process in processes:
-            tell(process, "go")
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-# --- Reported faults -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("damage", ["half", "empty", "zeros"])
-def test_ckp_06_a_file_that_lost_its_content_is_never_an_empty_run(
-    path: Path, whole: bytes, damage: str
-) -> None:
-    content = {"half": whole[: len(whole) // 2], "empty": b"", "zeros": bytes(len(whole))}[damage]
-    path.write_bytes(content)
-
-    async def main() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            await store.load("second")
-
-    if damage == "empty":  # as good as no file: nothing can tell that there was one
-        asyncio.run(main())
-        return
-    with pytest.raises(CheckpointError, match="damaged|no SQLite database"):
-        asyncio.run(main())
-
-
-@POSIX
-def test_ckp_11_tasks_and_processes_that_save_one_run_conflict_by_name(path: Path) -> None:
-    code = """
-async def save(store, n):
-    try:
-        lease = await store.claim("one")
-    except RunLocked:
-        return 0
-    await store.append(lease, [step(n)])
-    await store.release(lease, "finished")
-    return 1
-async def main():
-    async with SQLiteCheckpointer(sys.argv[1]) as store:
-        print("ready")
-        sys.stdin.readline()
-        print(sum(await asyncio.gather(*(save(store, n) for n in range(20)))))
-        sys.stdin.readline()
-asyncio.run(main())
-"""
-    with _together(code, 2, path) as processes:
-        saved = sum(int(line(process)) for process in processes)
-        for process in processes:
-            tell(process, "end")
-            assert process.wait(timeout=60) == 0
-
-    async def check() -> None:
-        async with SQLiteCheckpointer(path) as store:
-            history = await store.history("one")
-            assert [entry.number for entry in history] == list(range(1, saved + 1))
-
-    asyncio.run(check())
-    assert saved
-    assert [file.name for file in path.parent.iterdir()] == ["runs.db"]

@@ -19,7 +19,6 @@ from teff_providers_openai import OpenAIProvider
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])
 CHOICE = attrs.evolve(REQUEST, choices=["billing", "technical"], max_tokens=4)
-ANSWER = json_answer({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]})
 
 
 def events(*chunks: object, done: bool = True) -> Answer:

@@ -390,9 +390,8 @@ def test_a_run_that_wrote_nothing_public_says_so(teff, flow):
 def test_a_paused_run_says_how_it_could_go_on(teff, flow):
     done = teff("run", flow("steps: [interrupt: {key: ok, prompt: Publish}]"))
     last = done.err.splitlines()[-1]
-    assert last.startswith("this run cannot be resumed from the command line in this version")
-    assert "checkpointer=" in last
-    assert "resume=" in last
+    assert last.startswith("this run was not recorded, so it cannot go on")
+    assert "--checkpoint-id" in last
 
 
 def test_json_says_where_a_workflow_is_wrong_and_which_node_failed(teff, flow, models):

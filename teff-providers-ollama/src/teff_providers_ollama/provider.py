@@ -10,7 +10,7 @@ import attrs
 
 from teff.errors import IncompleteStream, ProviderError
 from teff.provider.http import HttpClient, StreamedReply, join_url
-from teff.provider.keys import check_base_url, check_key_source, find_key, public_url
+from teff.provider.keys import check_base_url, check_key_source, find_key, url_repr
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import NdjsonParser
@@ -35,10 +35,6 @@ __all__ = ["OllamaProvider"]
 
 #: Seconds for a list of models, which no model has to be loaded for.
 _LISTING_TIMEOUT = 30.0
-
-
-def _show_url(url: str) -> str:
-    return repr(public_url(url))
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -81,7 +77,7 @@ class OllamaProvider:
     """
 
     name: str = "ollama"
-    base_url: str = attrs.field(default="", repr=_show_url)
+    base_url: str = attrs.field(default="", repr=url_repr)
     chat_path: str = "/api/chat"
     api_key_env: str = ""
     api_key: Callable[[], str] | None = attrs.field(default=None, repr=False)

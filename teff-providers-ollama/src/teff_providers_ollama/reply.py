@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from teff.messages import ModelUsage, ToolCall, read_arguments
-from teff.provider.choices import read_choice
+from teff.provider.choices import settled
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import (
     UnreadableReply,
@@ -87,12 +87,7 @@ class ReplyBuilder:
 
     def reply(self) -> ChatReply:
         """Return the reply, of what has come."""
-        text, reason = self.text, self._done_reason or "stop"
-        if self._request.choices:
-            choice = read_choice(text, self._request.choices)
-            if choice is not None:
-                # A choice that is there is whole, whatever was cut off behind it.
-                text, reason = choice, "stop" if reason == "length" else reason
+        text, reason = settled(self.text, self._done_reason or "stop", self._request.choices)
         return ChatReply(
             text=text,
             thinking="".join(self._thinking),

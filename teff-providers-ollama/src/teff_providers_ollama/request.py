@@ -11,7 +11,7 @@ from typing import Any
 from teff.errors import ConfigError
 from teff.messages import ToolCall, message_text
 from teff.provider.choices import choice_schema
-from teff.provider.protocol import ChatRequest, ToolSpec
+from teff.provider.protocol import ChatRequest
 from teff.provider.reading import as_mapping, as_text
 from teff_providers_ollama.options import EXTRA, FIELDS
 from teff_providers_ollama.thinking import thinking_to_send
@@ -55,7 +55,7 @@ def request_body(
         "messages": [_message(message) for message in request.messages],
         "stream": stream,
         "options": _given({**options, **_derived_options(request), **own_options, **extra}) or None,
-        "tools": [_tool(tool) for tool in request.tools] or None,
+        "tools": [tool.as_function() for tool in request.tools] or None,
     }
     return _given(body)
 
@@ -99,15 +99,6 @@ def _call(stored: Mapping[str, Any]) -> dict[str, Any]:
         "id": call.id,
         "function": {**function, "name": call.name, "arguments": dict(call.arguments)},
     }
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.schema),
-    }
-    return {"type": "function", "function": function}
 
 
 def _images(content: object) -> list[str]:

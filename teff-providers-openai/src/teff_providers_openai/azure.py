@@ -9,8 +9,8 @@ import attrs
 
 from teff.errors import ConfigError
 from teff.provider.http import join_url
-from teff.provider.keys import check_base_url
-from teff_providers_openai.provider import OpenAIProvider, show_url
+from teff.provider.keys import check_base_url, url_repr
+from teff_providers_openai.provider import OpenAIProvider
 
 __all__ = ["AzureProvider"]
 
@@ -43,7 +43,7 @@ class AzureProvider(OpenAIProvider):
     """
 
     preset: str = attrs.field(default="azure", init=False)
-    endpoint: str | None = attrs.field(default=None, repr=show_url)
+    endpoint: str | None = attrs.field(default=None, repr=url_repr)
     deployment: str = ""
     api_version: str = ""
     _has_deployments: bool = attrs.field(default=False, init=False, repr=False)

@@ -11,7 +11,7 @@ import attrs
 from teff.errors import ConfigError, IncompleteStream, ProviderError
 from teff.provider.failures import server_words
 from teff.provider.http import HttpClient, StreamedReply, join_url
-from teff.provider.keys import check_base_url, check_key_source, find_key, public_url
+from teff.provider.keys import check_base_url, check_key_source, find_key, url_repr
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import SseParser
@@ -22,15 +22,10 @@ from teff_providers_openai.quirks import Quirks
 from teff_providers_openai.reply import ReplyBuilder, read_reply
 from teff_providers_openai.request import request_body
 
-__all__ = ["OpenAIProvider", "show_url"]
+__all__ = ["OpenAIProvider"]
 
 #: Seconds in which token counts and ``[DONE]`` follow the end of an answer, where they do at all.
 _SECONDS_AFTER_FINISH = 5.0
-
-
-def show_url(url: str | None) -> str:
-    """Return the ``repr`` of a URL without what is secret in it."""
-    return repr(url if url is None else public_url(url))
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -72,7 +67,7 @@ class OpenAIProvider:
 
     name: str = ""
     preset: str = "openai"
-    base_url: str | None = attrs.field(default=None, repr=show_url)
+    base_url: str | None = attrs.field(default=None, repr=url_repr)
     api_key_env: str | None = None
     api_key: Callable[[], str] | None = attrs.field(default=None, repr=False)
     chat_path: str = "/chat/completions"

@@ -2,8 +2,7 @@
 
 What is read leniently: content may be null or missing, the reasoning may have one of two names,
 unknown fields mean nothing, and whether tools are called is decided by the calls that are there and
-not by ``finish_reason``. What has no content at all raises `UnreadableReply`, as a sentence that
-goes on after "the reply cannot be read:".
+not by ``finish_reason``. What has no content at all raises `UnreadableReply`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from teff.messages import ModelUsage
-from teff.provider.choices import read_choice
+from teff.provider.choices import settled
 from teff.provider.failures import error_in, shorten
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import (
@@ -118,12 +117,7 @@ class ReplyBuilder:
             complete=bool(self._finish_reason) and reason == "stop",
             of_message=self._details.fields(),
         )
-        text = self.text
-        if self._request.choices:
-            choice = read_choice(text, self._request.choices)
-            if choice is not None:
-                # A choice that is there is whole, whatever was cut off behind it.
-                text, reason = choice, "stop" if reason == "length" else reason
+        text, reason = settled(self.text, reason, self._request.choices)
         return ChatReply(
             text=text,
             thinking="".join(self._thinking),

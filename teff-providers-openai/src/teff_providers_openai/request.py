@@ -11,7 +11,7 @@ from typing import Any
 
 from teff.messages import message_text
 from teff.provider.choices import WRAPPER_TOKENS, choice_grammar, choice_schema
-from teff.provider.protocol import ChatRequest, ToolSpec
+from teff.provider.protocol import ChatRequest
 from teff_providers_openai.history import wire_messages
 from teff_providers_openai.quirks import Quirks
 
@@ -51,7 +51,7 @@ def request_body(
         "stream": stream,
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [tool.as_function() for tool in request.tools]
     for name in _unsendable(body, quirks):
         body.pop(name, None)
     return body
@@ -76,15 +76,6 @@ def _unsendable(body: Mapping[str, Any], quirks: Quirks) -> Iterator[str]:
         yield "parallel_tool_calls"
     if not body["stream"]:
         yield "stream_options"
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.schema),
-    }
-    return {"type": "function", "function": function}
 
 
 def _constraint(request: ChatRequest, quirks: Quirks) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from teff.errors import CheckpointCorrupt, CheckpointError, StateError
 
 __all__ = ["Encoder"]
 
+#: How many levels there may be around what was encoded, in a record that is read as a whole.
+_AROUND = 20
+
 
 class Encoder:
     """Writes values as JSON that any JSON library keeps, and reads them as the state holds them.
@@ -92,11 +95,13 @@ class Encoder:
     def decode(self, data: Any) -> Any:
         """Return the value that was written as ``data``, frozen as the state's values are.
 
+        ``data`` may also be plain JSON around such values, no object of which looks like a tag.
+
         Raises:
             CheckpointCorrupt: it is nothing that `encode` writes.
             CheckpointError: it needs a type that has no name here, or that has changed since.
         """
         try:
-            return Reader(self._names).read(data, MAX_DEPTH, frozen=True)
+            return Reader(self._names).read(data, MAX_DEPTH + _AROUND, frozen=True)
         except RecursionError:
             raise CheckpointCorrupt(f"a stored value {TOO_DEEP}") from None

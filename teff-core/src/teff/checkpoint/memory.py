@@ -129,7 +129,10 @@ class MemoryCheckpointer:
             raise CheckpointError(
                 f"run {run_id!r} has no record {at}: it has {whole}, counted from 1", run_id=run_id
             )
-        return self._begin(new_id, owner, source, at, source.state if at == whole else "running")
+        state = source.state
+        if at < whole:
+            state = "paused" if source.stored[at - 1].record.kind == "pause" else "running"
+        return self._begin(new_id, owner, source, at, state)
 
     async def copy(self, run_id: str, new_id: str, *, owner: str = "default") -> RunSummary:
         """Begin a run with all records of another; see `RunStore.copy`."""

@@ -108,11 +108,11 @@ class TypeNames:
 
     def name_of(self, cls: type) -> str | None:
         """Return the name that instances of a class are stored under, or None."""
-        return self._names.get(cls) or _names.get(cls)
+        return self._names.get(cls, _names.get(cls))
 
     def type_of(self, name: str) -> type | None:
         """Return the class that has a name, or None."""
-        return self._types.get(name) or _types.get(name)
+        return self._types.get(name, _types.get(name))
 
     def known(self) -> list[str]:
         """Return all names."""

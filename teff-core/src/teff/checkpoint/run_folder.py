@@ -237,7 +237,10 @@ class RunFolder:
                 f"run {place.run_id!r} has no record {at}: it has {len(stored)}, counted from 1",
                 run_id=place.run_id,
             )
-        return [entry.record for entry in stored[:at]], lease.left if at == whole else "running"
+        records = [entry.record for entry in stored[:at]]
+        if at == whole:
+            return records, lease.left
+        return records, "paused" if records[-1].kind == "pause" else "running"
 
     def delete(self, place: Place) -> bool:
         """Delete a run; see `RunStore.delete`."""

@@ -11,6 +11,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any, cast
 
 import attrs
@@ -321,20 +322,19 @@ def read_records(
     wanted = run.records if first is None else first
     start = run.id * _NUMBERS
     last = start + (_NUMBERS - 1 if first is None else first)
-    found = connection.execute(
+    records: list[StoredRecord] = []
+    rows = connection.execute(
         "SELECT id, kind, path, data, stored, checksum FROM teff_records"
         " WHERE id BETWEEN ? AND ? ORDER BY id",
         (start, last),
     )
-    records: list[StoredRecord] = []
-    for row_id, kind, path, data, stored, checksum in found:
-        number = len(records) + 1
-        record = None
-        if row_id == start + number:
-            record = _read_record(run, number, kind, path, data, stored, checksum)
-        if record is None:
-            raise _damaged_record(run, number)
-        records.append(record)
+    with closing(rows):  # one that is left half read would hold on to the file
+        for row_id, *values in rows:
+            number = len(records) + 1
+            record = _read_record(run, number, *values) if row_id == start + number else None
+            if record is None:
+                raise _damaged_record(run, number)
+            records.append(record)
     if len(records) != wanted:
         raise _damaged_record(run, min(len(records), wanted) + 1)
     return records

@@ -146,6 +146,7 @@ class StoredRuns:
                 self._write(connection, held.lease, tuple(chain.from_iterable(appends)))
         except CheckpointError as error:
             held.put_off.extendleft(reversed(appends))
+            error.run_id = held.row.run_id
             held.failure = error
         else:
             held.failure = None
@@ -193,9 +194,12 @@ class StoredRuns:
 
     def undo(self, connection: sqlite3.Connection, held: Held | None) -> None:
         """Give back a run whose claim nobody waits for any more."""
-        if held is not None:
+        if held is None:
+            return
+        try:
             with transaction(connection):
                 self.release(connection, held.lease, held.left)
+        finally:
             self.drop(held.lease)
 
     def renew(self, connection: sqlite3.Connection, lease: Lease) -> None:

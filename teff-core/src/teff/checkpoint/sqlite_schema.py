@@ -17,7 +17,16 @@ from pathlib import Path
 from teff.checkpoint.protocol import Durability
 from teff.errors import CheckpointCorrupt, CheckpointError
 
-__all__ = ["BUSY_TIMEOUT", "STEPS", "open_database", "snapshot", "sweep", "told", "transaction"]
+__all__ = [
+    "BUSY_TIMEOUT",
+    "STEPS",
+    "is_busy",
+    "open_database",
+    "snapshot",
+    "sweep",
+    "told",
+    "transaction",
+]
 
 #: Seconds to wait for another process that writes. SQLite's waiting is not fair, so it is long.
 BUSY_TIMEOUT = 30.0
@@ -129,7 +138,7 @@ def _write_ahead(connection: sqlite3.Connection) -> bytes:
             mode: bytes = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             return mode
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if not is_busy(error) or time.monotonic() > until:
                 raise
         time.sleep(0.01)
 
@@ -219,6 +228,12 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+def is_busy(error: BaseException | None) -> bool:
+    """Tell whether SQLite says that another process holds up this one."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite into errors that name the file and the way out."""
@@ -226,11 +241,12 @@ def told(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
         raise  # a defect of the program, not of the file
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        # The second one comes from a damaged name in the words of SQLite.
         raise _as_checkpoint_error(error, path) from error
 
 
-def _as_checkpoint_error(error: sqlite3.Error, path: Path) -> CheckpointError:
+def _as_checkpoint_error(error: Exception, path: Path) -> CheckpointError:
     # Errors that Python itself raises have no code; all of them are about values that it cannot
     # read, or about tables that are not as they should be.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
@@ -245,7 +261,7 @@ def _as_checkpoint_error(error: sqlite3.Error, path: Path) -> CheckpointError:
             f"{name} cannot be opened for writing ({error}). Allow this user to write the file and "
             "its folder, where SQLite keeps a log beside it, or give another path"
         )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if is_busy(error):
         return CheckpointError(
             f"{name} was locked by another process for more than {BUSY_TIMEOUT:g} seconds "
             f"({error}). Let that one end, or give each its own file"

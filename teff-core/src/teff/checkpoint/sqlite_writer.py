@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from teff.checkpoint.sqlite_schema import told, transaction
+from teff.checkpoint.sqlite_schema import is_busy, told, transaction
 from teff.errors import CheckpointError, TeffError
 
 __all__ = ["Job", "Worker", "Writer"]
@@ -182,10 +182,12 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self.stop()
-            if self._thread is None or self._ended:
-                return
-            self._closing.append(ended)
-        await ended.future
+            working = self._thread is not None and not self._ended
+            if working:
+                self._closing.append(ended)
+        if working:
+            await ended.future
+        self.close()
 
     # --- The thread ----------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Writer:
             jobs, ended = self._gather(due)
             try:
                 self._do(jobs, ended)
-                pause = self._worker.pause()
+                pause = self._worker.pause() if self._connection is not None else None
                 due = None if pause is None else time.monotonic() + pause
             except Exception as error:
                 _fail(jobs, error)
@@ -207,7 +209,6 @@ class Writer:
         atexit.unregister(self.close)
         with self._lock:
             self._ended = True
-        _fail(self._closing, self._failure)
         _answer(self._closing)
 
     def _do(self, jobs: Sequence[Job], ended: bool) -> None:
@@ -274,7 +275,7 @@ class Writer:
             with told(self._path):
                 self._in_one_transaction(connection, jobs)
         except Exception as error:
-            if len(jobs) == 1 or connection.in_transaction:
+            if len(jobs) == 1 or connection.in_transaction or is_busy(error.__cause__):
                 _fail(jobs, error)
                 return
             # One of them could not be written: that must not hurt the others.
@@ -307,11 +308,11 @@ def _nothing(connection: sqlite3.Connection) -> None:
     """Do nothing."""
 
 
-def _fail(jobs: Iterable[Job], error: Exception | None) -> None:
+def _fail(jobs: Iterable[Job], error: Exception) -> None:
     for job in jobs:
-        if job.error is None and error is not None:
+        if job.error is None:
             # Each has an error of its own, to which a traceback and a run can be added.
-            job.error = copy.copy(error)
+            job.error = copy.copy(error) if isinstance(error, CheckpointError) else error
             job.error.__cause__ = error.__cause__
 
 

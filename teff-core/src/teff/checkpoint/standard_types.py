@@ -41,6 +41,8 @@ _STAMP = re.compile(
     r"(?P<stamp>[^\[\]]*)(?:\[(?P<zone>[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*)\])?(?P<fold>\[fold=1\])?"
 )
 
+_TINY_OFFSET = re.compile(r"([+-])00:00:00\.([0-9]{6})$")
+
 
 def _stamp(value: datetime.datetime | datetime.time) -> Any:
     """Return the ISO text of a time, as in ``2024-10-27T03:30:00[Europe/Riga][fold=1]``.
@@ -85,6 +87,9 @@ def _read_stamp(data: Any, kind: Any) -> Any:
     if parts is None:
         raise ValueError(f"{data!r} is no time")
     value = kind.fromisoformat(parts["stamp"])
+    if tiny := _TINY_OFFSET.search(parts["stamp"]):  # which Python takes for none
+        microseconds = datetime.timedelta(microseconds=int(tiny[1] + tiny[2]))
+        value = value.replace(tzinfo=datetime.timezone(microseconds))
     if parts["zone"]:
         value = value.replace(tzinfo=_read_zone(parts["zone"]))
     if name is not None:

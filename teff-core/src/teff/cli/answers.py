@@ -85,12 +85,12 @@ def _takes(question: Question, answer: object) -> bool:
     return True
 
 
-def show_questions(questions: Sequence[Question]) -> None:
-    """Show what is asked, on standard error: key, prompt, choices, and the id."""
+def show_questions(questions: Sequence[Question], *, with_ids: bool) -> None:
+    """Show what is asked, on standard error: key, prompt, choices, and the ids if asked to."""
     for asked in questions:
         choices = f" ({', '.join(map(to_text, asked.choices))})" if asked.choices else ""
-        id = "" if asked.id == asked.key else in_color(f"  [{asked.id}]", dim=True)
-        say(f"{in_color(f'? {asked.key}', bold=True)}: {harmless(asked.prompt + choices)}{id}")
+        which = in_color(f"  [{asked.id}]", dim=True) if with_ids else ""
+        say(f"{in_color(f'? {asked.key}', bold=True)}: {harmless(asked.prompt + choices)}{which}")
         if asked.schema is not None:
             schema = json.dumps(asked.schema, ensure_ascii=False, default=dict)
             say(f"    an answer must fit: {harmless(schema)}")

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import click
 
-from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, WRONG_USE
+from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, PAUSED, WRONG_USE
 from teff.cli.messages import show_error
+from teff.cli.threads import threads_to_wait_for
 from teff.errors import TeffError, suggest
 
 __all__ = ["app", "run_app"]
@@ -27,6 +28,11 @@ class _Entry(NamedTuple):
 #: Every command, with what the help says of it, so that showing the help imports none of them.
 _COMMANDS = {
     "run": _Entry("teff.cli.run", "Run a workflow."),
+    "resume": _Entry("teff.cli.resume", "Go on with a recorded run."),
+    "chat": _Entry("teff.cli.chat", "Talk with a workflow."),
+    "runs": _Entry("teff.cli.runs", "List recorded runs."),
+    "show": _Entry("teff.cli.show", "Show what a recorded run did, step by step."),
+    "fork": _Entry("teff.cli.fork", "Begin a run with what another one had come to."),
     "check": _Entry("teff.cli.check", "Say what is wrong with a workflow, without running it."),
     "graph": _Entry("teff.cli.graph", "Draw a workflow as a Mermaid flowchart."),
     "schema": _Entry("teff.cli.schema", "Print the JSON Schema of workflow files, for editors."),
@@ -100,12 +106,12 @@ def run_app(argv: Sequence[str] | None) -> int:
         # Models write what a terminal may have no sign for; that must not end a run.
         sys.stdout.reconfigure(errors="backslashreplace")
     code = _run(argv)
-    if argv is None and code == INTERRUPTED:
-        _end_at_once()
+    if argv is None and (code == INTERRUPTED or (code == PAUSED and threads_to_wait_for())):
+        _end_at_once(code)
     return code
 
 
-def _end_at_once() -> NoReturn:
+def _end_at_once(code: int) -> NoReturn:
     """End the process without waiting for threads and models that are still at work.
 
     What was recorded and shown is complete by now, and a second Ctrl-C finds nothing to disturb.
@@ -113,7 +119,7 @@ def _end_at_once() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(INTERRUPTED)
+    os._exit(code)
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -154,7 +160,7 @@ def _run(argv: Sequence[str] | None) -> int:
 def _wants_report(arguments: Sequence[str]) -> bool:
     """Whether arguments that could not be read ask for the JSON object of ``teff run``."""
     command = arguments[0].split("=")[0] if arguments else ""
-    return command in ("run", "-f", "--file") and "--json" in arguments
+    return command in ("run", "resume", "-f", "--file") and "--json" in arguments
 
 
 def _leave_pipe() -> None:

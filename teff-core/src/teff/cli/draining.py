@@ -90,7 +90,7 @@ def on_sigterm(act: Callable[[], object]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     try:
         if threading.current_thread() is not threading.main_thread():
-            raise NotImplementedError  # noqa: TRY301  # as on Windows
+            raise NotImplementedError  # as on Windows
         loop.add_signal_handler(signal.SIGTERM, act)
     except NotImplementedError:
         yield

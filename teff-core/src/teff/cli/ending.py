@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from teff.cli.answers import show_questions
+from teff.cli.draining import Terminated
 from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, PAUSED, STOPPED, WRONG_USE
 from teff.cli.live import Live
-from teff.cli.messages import in_color, say, show_error
-from teff.errors import ConfigError, GraphInterrupt, PluginError, ProviderError, TeffError
+from teff.cli.messages import say, show_error
+from teff.errors import (
+    ConfigError,
+    GraphChanged,
+    GraphInterrupt,
+    PluginError,
+    ProviderError,
+    RunFinished,
+    TeffError,
+)
 from teff.messages import last_assistant_message
 from teff.prompt import to_text
 
 __all__ = ["answer_of", "exit_code", "sentence", "show_end", "summary"]
 
-_HOW_TO_RESUME = (
-    "this run cannot be resumed from the command line in this version; a run from Python can: "
-    "start it with workflow.run(message, checkpointer=…, checkpoint_id=…), and go on with "
-    "workflow.run(checkpointer=…, checkpoint_id=…, resume=answer)."
+_NOT_RECORDED = (
+    "this run was not recorded, so it cannot go on: run it with --checkpoint-id to answer later."
 )
 
 
-def exit_code(live: Live, error: BaseException | None) -> int:
-    """Return the exit code for a run that was shown by ``live`` and raised ``error``, if anything."""
+def exit_code(live: Live, error: BaseException | None, *, is_recorded: bool = False) -> int:
+    """Return the exit code for a run that was shown by ``live`` and raised ``error``, if anything.
+
+    One that the system ended waits to go on, where it is recorded.
+    """
     match error:
         case None if live.end.get("status") == "stopped":
             return FINISHED if live.end["stop_reason"] == "command_stop" else STOPPED
@@ -29,9 +40,11 @@ def exit_code(live: Live, error: BaseException | None) -> int:
             return FINISHED
         case GraphInterrupt():
             return PAUSED
+        case Terminated() if is_recorded:
+            return PAUSED
         case KeyboardInterrupt():
             return INTERRUPTED
-        case ConfigError() | PluginError():
+        case ConfigError() | PluginError() | GraphChanged() | RunFinished():
             return WRONG_USE
         case ProviderError(status=404):  # the model, or the address, is not there
             return WRONG_USE
@@ -65,6 +78,7 @@ def show_end(
     place: str,
     hide: Callable[[str], str],
     show_answer: bool,
+    go_on: str = "",
 ) -> None:
     """Say how a run ended.
 
@@ -74,6 +88,7 @@ def show_end(
         place: where the step stands that failed, or "".
         hide: takes out of a message what nobody may see.
         show_answer: whether an answer that did not come piece by piece goes to standard output.
+        go_on: the command that goes on with the run, or "" where there is none.
     """
     live.end_line()
     how_far = summary(live)
@@ -83,20 +98,21 @@ def show_end(
                 _show_answer(live)
             say(f"{live.end['status']}: {live.end['stop_reason']} · {how_far}")
         case GraphInterrupt():
-            for question in error.interrupts:
-                choices = f" ({', '.join(map(str, question.choices))})" if question.choices else ""
-                asked = in_color(f"? {question.key}", bold=True)
-                say(f"{asked}: {question.prompt}{choices}")
+            show_questions(error.interrupts, with_ids=bool(go_on))
             keys = ", ".join(dict.fromkeys(question.key for question in error.interrupts))
             say(f"paused: waiting for {keys} · {how_far}")
-            say(_HOW_TO_RESUME)
+            if not go_on:
+                say(_NOT_RECORDED)
         case KeyboardInterrupt():
             node = f" · last node {live.last_node!r}" if live.last_node else ""
-            say(f"interrupted after {summary(live, always_steps=True)}{node}")
+            how = "told to end" if isinstance(error, Terminated) else "interrupted"
+            say(f"{how} after {summary(live, always_steps=True)}{node}")
         case _:
             show_error(hide(sentence(error, live, place)))
             if live.steps:
                 say(f"failed: {how_far}")
+    if go_on:
+        say(f"go on with: {go_on}")
 
 
 def summary(live: Live, *, always_steps: bool = False) -> str:

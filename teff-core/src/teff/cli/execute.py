@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
 
 from teff.cli.draining import Draining, Terminated, on_sigterm
 from teff.cli.live import Live
 from teff.cli.threads import threads_to_wait_for
 from teff.runtime import Listener, StreamEvent
 
-__all__ = ["Executor", "execute"]
+__all__ = ["Begin", "Executor"]
 
 #: Begins what is executed; it is given what must hear the events.
 Begin = Callable[[Listener], Awaitable[object]]
@@ -28,7 +30,8 @@ class Executor:
     """
 
     def __init__(self, *, wait_for_threads: bool) -> None:
-        self._runner = asyncio.Runner()
+        #: The event loop, for whatever else there is to ask in it.
+        self.runner = asyncio.Runner()
         self._wait_for_threads = wait_for_threads
         self._interrupted = False
 
@@ -61,7 +64,7 @@ class Executor:
 
         raised: BaseException | None = None
         try:
-            self._runner.run(run())
+            self.runner.run(run())
         except asyncio.CancelledError:
             raised = live.output_error or (ended_by[0] if ended_by else KeyboardInterrupt())
         except (Exception, KeyboardInterrupt) as error:
@@ -69,18 +72,15 @@ class Executor:
         self._interrupted = isinstance(raised, KeyboardInterrupt)
         return raised
 
-    def close(self) -> None:
-        """Close the event loop, unless that would wait for threads that nobody waits for."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Not where that would wait for threads that nobody waits for.
         if self._wait_for_threads or not self._interrupted or not threads_to_wait_for():
-            self._runner.close()
-
-
-def execute(
-    begin: Begin, live: Live, *, is_recorded: bool, wait_for_threads: bool
-) -> BaseException | None:
-    """Execute one run and show it; see `Executor`."""
-    executor = Executor(wait_for_threads=wait_for_threads)
-    try:
-        return executor.execute(begin, live, is_recorded=is_recorded)
-    finally:
-        executor.close()
+            self.runner.close()

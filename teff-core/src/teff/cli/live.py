@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -102,6 +102,12 @@ class Live:
                 self.model_calls += 1
             case _ if show := self._shown.get(event.type):
                 show(event)
+
+    def recall(self, written: Iterable[Iterable[str]]) -> None:
+        """Take what the outermost nodes of the run wrote before, step by step."""
+        for keys in written:
+            self.last_written = tuple(keys)
+            self.written |= dict.fromkeys(self.last_written)
 
     def answer(self, text: str) -> None:
         """Show an answer that did not come piece by piece."""

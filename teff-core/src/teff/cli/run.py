@@ -2,186 +2,111 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
-import attrs
 import click
 
-from teff.cli.conversation import needs_message
-from teff.cli.duration import read_duration
-from teff.cli.ending import exit_code, show_end
-from teff.cli.execute import execute
+from teff.cli.check_run import require_message, require_no_errors
+from teff.cli.execute import Begin, Executor
 from teff.cli.files import one_file, takes_file
 from teff.cli.inputs import read_input, read_state
-from teff.cli.live import Live, outermost
-from teff.cli.messages import say, show_warning
-from teff.cli.report import Place, json_report
-from teff.errors import ConfigError, TeffError
+from teff.cli.live import Live
+from teff.cli.recorded import Recorded, find_run, recall, require_no_chat
+from teff.cli.reporting import report_run
+from teff.cli.run_options import read_run_options, takes_json, takes_run_options, takes_state
+from teff.cli.stores import open_store, takes_store
+from teff.errors import TeffError
 from teff.graph import RunOptions
-from teff.provider import ProviderRegistry
-from teff.runtime import Limits
+from teff.runtime import Listener
 from teff.workflow import Workflow, load
 
 __all__ = ["command"]
-
-#: More warnings than these would hide the answer.
-_SHOWN_WARNINGS = 3
 
 
 @click.command("run")
 @takes_file
 @click.option("--message", "-m", metavar="TEXT", help="What you say to the workflow.")
+@takes_state
+@takes_run_options
 @click.option(
-    "--input",
-    "inputs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="A value of the state: JSON, or else text. May be given several times.",
+    "--checkpoint-id",
+    metavar="ID",
+    help="Record the run under this id, so that it can go on later.",
 )
-@click.option("--state", "state_file", metavar="FILE.json", help="Values of the state.")
-@click.option("--provider", metavar="NAME", help="Replaces default_provider.")
-@click.option("--model", metavar="NAME", help="Replaces default_model.")
-@click.option("--base-url", metavar="URL", help="The address of the default provider.")
-@click.option("--max-steps", type=int, metavar="N", help="Stop after N steps.")
-@click.option("--max-model-calls", type=int, metavar="N", help="Stop after N model calls.")
-@click.option("--max-tool-calls", type=int, metavar="N", help="Stop after N calls of tools.")
-@click.option("--max-tokens", type=int, metavar="N", help="Stop after N tokens.")
-@click.option(
-    "--max-cost", type=float, metavar="N", help="Stop at this cost, by the file's prices."
-)
-@click.option(
-    "--deadline",
-    callback=read_duration,
-    metavar="SECONDS",
-    help="Stop after this time: 60, 60s, 2m, 1h.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Standard output is one JSON object.")
-@click.option("--traceback", "show_traceback", is_flag=True, help="Show where the run failed.")
+@takes_store
+@takes_json
 @click.pass_context
 def command(ctx: click.Context, /, argument: str | None, option: str | None, **given: Any) -> int:
     """Run the workflow in FILE.
 
     The answer goes to standard output, everything else to standard error. Ends with 0 when the run
-    has finished, 1 when it failed, 2 for wrong use or a bad workflow, 3 when it waits for an answer,
-    4 when a bound stopped it, 130 when it was interrupted.
+    has finished, 1 when it failed, 2 for wrong use or a bad workflow, 3 when it waits to go on, 4
+    when a bound stopped it, 130 when it was interrupted.
+
+    With --checkpoint-id every step is recorded. A run that paused, failed or was killed then goes on
+    with `teff resume ID`, or with the same command again, and does nothing twice.
     """
     file = one_file(argument, option)
+    if given["checkpoint"] is not None and given["checkpoint_id"] is None:
+        raise click.UsageError("--checkpoint needs --checkpoint-id, the id of the run.")
     live = Live(show_answer=not given["as_json"])
     workflow: Workflow | None = None
+    recorded: Recorded | None = None
     error: BaseException | None
-    try:
-        workflow = load(file)
-        state = {**read_state(given["state_file"]), **dict(map(read_input, given["inputs"]))}
-        options = _run_options(workflow, given)
-        _check(workflow, state, given)
-    except TeffError as wrong:
-        error = wrong
-    else:
-        error = execute(
-            workflow,
-            live,
-            message=given["message"],
-            state=state,
-            options=options,
-            wait_for_threads=not ctx.find_root().obj,
-        )
-    if live.output_error is None:
-        _report(workflow, live, error, given)
-    if live.output_error is not None:
-        raise live.output_error
-    return exit_code(live, error)
-
-
-def _report(
-    workflow: Workflow | None, live: Live, error: BaseException | None, given: Mapping[str, Any]
-) -> None:
-    """Say how the run ended; a workflow that could not be read says for itself where."""
-
-    def hide(message: str) -> str:
-        return message if workflow is None else workflow.hide(message)
-
-    place: Place = ("", None, None)
-    if workflow is not None and live.failed_path:
-        place = workflow.place_of(outermost(live.failed_path))
-    described = ":".join(str(part) for part in place if part)
-    show_end(live, error, place=described, hide=hide, show_answer=not given["as_json"])
-    if given["as_json"]:
-        click.echo(json_report(live, error, place=place, hide=hide))
-    if given["show_traceback"] and error is not None:
-        say(hide("".join(traceback.format_exception(error))))
-
-
-def _check(workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Show warnings, and refuse a workflow that has errors.
-
-    Raises:
-        ConfigError: the first error, and how many more there are; or nobody said anything to a
-            workflow that waits for it.
-    """
-    findings = workflow.check(
-        known_keys=["messages", "input", *state],
-        default_provider=given["provider"],
-        default_model=given["model"],
-    )
-    warnings = [finding for finding in findings if finding.severity == "warning"]
-    for finding in warnings[:_SHOWN_WARNINGS]:
-        show_warning(str(finding))
-    if (unseen := len(warnings) - _SHOWN_WARNINGS) > 0:
-        show_warning(f"{unseen} more; teff check {workflow.path or ''} shows them all.")
-    has_messages = given["message"] is not None or "messages" in {**workflow.initial, **state}
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        first, more = errors[0], len(errors) - 1
-        raise ConfigError(
-            first.message,
-            file=first.file,
-            line=first.line,
-            column=first.column,
-            hint=f"{first.hint} (and {more} more: teff check {first.file})" if more else first.hint,
-        )
-    if not has_messages and needs_message(workflow.graph.nodes.values()):
-        raise ConfigError('this workflow needs a message: --message "…"')
-
-
-def _run_options(workflow: Workflow, given: dict[str, Any]) -> RunOptions:
-    options: RunOptions = {}
-    if given["provider"]:
-        options["default_provider"] = given["provider"]
-    if given["model"]:
-        options["default_model"] = given["model"]
-    provider = given["provider"] or workflow.graph.defaults.provider
-    registry = ProviderRegistry(workflow.providers)
-    if given["base_url"]:
-        if not provider:
-            raise click.UsageError(
-                "--base-url needs a provider: give --provider, or default_provider in the file."
-            )
-        declared = workflow.providers.get(provider, {"type": provider})
-        registry.register(provider, {**declared, "base_url": given["base_url"]}, replace=True)
-        options["providers"] = registry
-    if provider and (given["provider"] or given["base_url"]):
+    with Executor(wait_for_threads=not ctx.find_root().obj) as executor, ExitStack() as stack:
         try:
-            registry.check(provider)
-        except ConfigError as error:
-            if given["base_url"] and "unknown option 'base_url'" in error.message:
-                raise ConfigError(f"--base-url does not suit provider {provider!r}.") from error
-            raise
-    options.update(_limits(workflow, given))
-    return options
+            workflow = load(file)
+            state = {**read_state(given["state_file"]), **dict(map(read_input, given["inputs"]))}
+            options = read_run_options(workflow, given)
+            is_begun = False
+            if given["checkpoint_id"] is not None:
+                opened = stack.enter_context(
+                    open_store(workflow, given["checkpoint"], create=True, runner=executor.runner)
+                )
+                recorded = Recorded(run_id=given["checkpoint_id"], opened=opened)
+                is_begun = _look_up(recorded, live, options, executor)
+            _check(workflow, state, given, is_begun=is_begun)
+        except TeffError as wrong:
+            error = wrong
+        else:
+            begin = _beginning(workflow, given["message"], state, options)
+            error = executor.execute(begin, live, is_recorded=recorded is not None)
+        return report_run(workflow, live, error, given, recorded=recorded)
 
 
-def _limits(workflow: Workflow, given: Mapping[str, Any]) -> RunOptions:
-    """Return the bounds of the command line, laid over those of the file."""
-    bounds = {name: given[name] for name in Limits.names() if given[name] is not None}
-    if not bounds:
-        return {}
-    try:
-        return {"limits": attrs.evolve(workflow.limits or Limits(), **bounds)}
-    except ConfigError as error:
-        message = error.message
-        for name in bounds:
-            message = message.replace(f"limit {name} ", f"--{name.replace('_', '-')} ")
-        message = message.replace(", or None for no limit", "")
-        raise ConfigError(message, hint=error.hint) from error
+def _look_up(recorded: Recorded, live: Live, options: RunOptions, executor: Executor) -> bool:
+    """Put the store into the options; say whether the run has begun before."""
+    options["checkpointer"] = recorded.opened.store
+    options["checkpoint_id"] = recorded.run_id
+    require_no_chat(recorded.opened, recorded.run_id, executor.runner)
+    if not find_run(recorded.opened, recorded.run_id, executor.runner):
+        return False
+    recall(live, recorded, executor.runner)
+    return True
+
+
+def _check(
+    workflow: Workflow, state: Mapping[str, Any], given: Mapping[str, Any], *, is_begun: bool
+) -> None:
+    """Show warnings, and refuse a workflow that has errors, or that nobody said anything to."""
+    require_no_errors(
+        workflow,
+        state,
+        provider=given["provider"],
+        model=given["model"],
+        show_warnings=not is_begun,
+    )
+    if given["message"] is None and not is_begun:
+        require_message(workflow, state)
+
+
+def _beginning(
+    workflow: Workflow, message: str | None, state: Mapping[str, Any], options: RunOptions
+) -> Begin:
+    def begin(hear: Listener) -> Awaitable[object]:
+        heard: RunOptions = {**options, "emit": hear}
+        return workflow.run(message, state, **heard)
+
+    return begin

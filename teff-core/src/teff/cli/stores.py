@@ -53,7 +53,7 @@ def takes_store(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def open_store(
-    workflow: Workflow | None, path: str | None, *, create: bool
+    workflow: Workflow | None, path: str | None, *, create: bool, runner: asyncio.Runner
 ) -> Iterator[OpenStore]:
     """Open the store that ``path`` names, else that of the workflow, else the default one.
 
@@ -61,6 +61,7 @@ def open_store(
         workflow: the workflow that was named on the command line, if any.
         path: what ``--checkpoint`` says.
         create: whether a file that is not there is made.
+        runner: where the store is closed.
 
     Raises:
         ConfigError: it is not there, or keeps nothing when the command ends.
@@ -69,16 +70,19 @@ def open_store(
     try:
         yield opened
     finally:
-        _close(opened.store)
+        _close(opened.store, runner)
 
 
 @contextmanager
-def open_runs(file: str | None, path: str | None) -> Iterator[tuple[OpenStore, RunStore]]:
+def open_runs(
+    file: str | None, path: str | None, *, runner: asyncio.Runner
+) -> Iterator[tuple[OpenStore, RunStore]]:
     """Open a store to look into it, which must be there.
 
     Args:
         file: a workflow file that says where its runs are, if one was given.
         path: what ``--checkpoint`` says.
+        runner: where it is used.
 
     Raises:
         ConfigError: it is not there, or cannot be looked into.
@@ -88,7 +92,7 @@ def open_runs(file: str | None, path: str | None) -> Iterator[tuple[OpenStore, R
         from teff.workflow import load  # loads much that looking into a store does not need
 
         workflow = load(file)
-    with open_store(workflow, path, create=False) as opened:
+    with open_store(workflow, path, create=False, runner=runner) as opened:
         if not isinstance(opened.store, RunStore):
             kind = type(opened.store).__name__
             raise ConfigError(f"a {kind} cannot show its runs: it has no list() and history().")
@@ -132,9 +136,9 @@ def _store(file: Path, *, is_default: bool) -> Checkpointer:
     return SQLiteCheckpointer(file)
 
 
-def _close(store: Checkpointer) -> None:
+def _close(store: Checkpointer, runner: asyncio.Runner) -> None:
     """Close a store in whatever way it can be closed."""
     if callable(close := getattr(store, "close", None)):
         close()
     elif callable(aclose := getattr(store, "aclose", None)):
-        asyncio.run(aclose())
+        runner.run(aclose())

@@ -9,6 +9,7 @@ from typing import Any
 from teff.errors import ProviderError
 from teff.harness.attempts import TokenCallback
 from teff.harness.harness import Harness
+from teff.harness.targets import failure_note, fallback_event
 from teff.messages import Message
 from teff.provider import ChatReply, ToolSpec
 from teff.runtime import ExecContext
@@ -136,17 +137,9 @@ class Asking:
         following = self._harness.fallbacks_left()
         if following is None:
             return False
-        self._failures.append(f"Before it, {self._harness.first.name} was asked: {problem}")
-        await self._ctx.emit(
-            "llm_fallback",
-            {
-                "provider": self._harness.provider.name,
-                "model": self._harness.model,
-                "to_provider": following.provider.name,
-                "to_model": following.model,
-                "error": problem,
-            },
-        )
+        first = self._harness.first
+        self._failures.append(failure_note(first, problem))
+        await self._ctx.emit("llm_fallback", fallback_event(first, following.first, problem))
         self._harness, self._max_tokens = following, None
         return True
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from teff.errors import ConfigError
 
-__all__ = ["provider_concurrency", "set_provider_concurrency", "slot"]
+__all__ = ["check_limit", "provider_concurrency", "set_provider_concurrency", "slot"]
 
 _limits: dict[str, int] = {}
 
@@ -37,13 +37,21 @@ def set_provider_concurrency(provider: str, limit: int | None) -> None:
     if limit is None:
         _limits.pop(provider, None)
         return
-    given: object = limit
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise ConfigError(
-            f"provider {provider!r}: the number of calls at once is a whole number of at least 1, "
-            f"or None, not {limit!r}."
-        )
+    check_limit(limit, f"provider {provider!r}: the number of calls at once")
     _limits[provider] = limit
+
+
+def check_limit(limit: object, what: str, *, path: str = "") -> None:
+    """Raise `ConfigError` where ``limit`` is no number of calls, but for None, which is no limit.
+
+    A limit of 0 would let every call wait for ever.
+    """
+    if limit is None:
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ConfigError(
+            f"{what} is a whole number of at least 1, or None, not {limit!r}.", path=path
+        )
 
 
 def provider_concurrency(provider: str) -> int | None:

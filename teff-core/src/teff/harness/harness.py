@@ -9,9 +9,10 @@ from typing import Any, Self, TypedDict, Unpack
 
 import attrs
 
-from teff.errors import ConfigError, ProviderError
+from teff.errors import ConfigError, ProviderError, suggest
 from teff.harness.attempts import Attempts, ModelCallback, Screen, Shown, TokenCallback
 from teff.harness.cache import CacheOption, cache_of
+from teff.harness.concurrency import check_limit
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
 from teff.harness.repair import valid_messages
 from teff.harness.retry import RetryPolicy
@@ -19,6 +20,8 @@ from teff.harness.targets import (
     Fallback,
     Target,
     checked_fallbacks,
+    failure_note,
+    fallback_event,
     hands_over,
     may_fall_back,
     targets_of,
@@ -43,7 +46,8 @@ class HarnessSettings(TypedDict, total=False):
     max_tokens: int | None
     #: Seconds for a call, for a stream between two events; None is the provider's.
     timeout: float | None
-    #: Seconds for a whole call, a stream too, however lively it is; None sets no end.
+    #: Seconds for a whole call, a stream too, however lively it is; None sets no end. Each try, and
+    #: each fallback, has them anew.
     deadline: float | None
     #: Settings of the provider, sent as they are.
     options: Mapping[str, Any]
@@ -82,8 +86,11 @@ class Harness:
         ctx: the step that the calls belong to; without one they are counted nowhere.
         **settings: see `HarnessSettings`.
 
+    Attributes:
+        targets: what is asked in turn: the model, and its fallbacks.
+
     Raises:
-        ConfigError: a provider is unknown, or a setting is wrong.
+        ConfigError: a provider or a setting is unknown, or a setting is wrong.
 
     >>> import asyncio
     >>> from teff.testing import ScriptedProvider
@@ -102,6 +109,7 @@ class Harness:
         ctx: ExecContext | None = None,
         **settings: Unpack[HarnessSettings],
     ) -> None:
+        _check_settings(settings)
         self._ctx = ctx or ExecContext(node_id="harness")
         self._settings = settings
         self._cache = cache_of(settings.get("cache"))
@@ -273,17 +281,8 @@ class Harness:
                     asked = {} if answered.cached else {"asked": target.name}
                     return {**reply_to_json(reply), **asked}
                 problem = "the answer is empty"
-            failures.append(f"Before it, {target.name} was asked: {problem}")
-            await self._ctx.emit(
-                "llm_fallback",
-                {
-                    "provider": target.provider.name,
-                    "model": target.model,
-                    "to_provider": following.provider.name,
-                    "to_model": following.model,
-                    "error": problem,
-                },
-            )
+            failures.append(failure_note(target, problem))
+            await self._ctx.emit("llm_fallback", fallback_event(target, following, problem))
         raise AssertionError("the last target answers or raises")
 
     def _request(self, target: Target, draft: ChatRequest) -> ChatRequest:
@@ -339,6 +338,16 @@ class Harness:
                     f"provider {target.provider.name!r} cannot call tools, and "
                     f"{self._ctx.node_id!r} offers some: use another provider, or remove use_tools."
                 )
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    known = HarnessSettings.__optional_keys__
+    for name in settings:
+        if name not in known:
+            raise ConfigError(
+                f"a harness has no setting {name!r}.{suggest(name, known)}", path=name
+            )
+    check_limit(settings.get("max_parallel"), "max_parallel", path="max_parallel")
 
 
 def _screen(tools: Sequence[ToolSpec]) -> Screen:

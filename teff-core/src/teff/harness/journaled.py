@@ -12,7 +12,17 @@ import attrs
 from teff.messages import ModelUsage, ToolCall
 from teff.provider import ChatReply, ChatRequest
 
-__all__ = ["reply_from_json", "reply_to_json", "request_as_json", "request_digest"]
+__all__ = [
+    "WAITING_FIELDS",
+    "reply_from_json",
+    "reply_to_json",
+    "request_as_json",
+    "request_digest",
+]
+
+#: Fields of a request that say nothing of what is asked; what is left of the deadline of a run is
+#: never the same twice.
+WAITING_FIELDS = frozenset({"timeout", "deadline"})
 
 
 def reply_to_json(reply: ChatReply) -> dict[str, Any]:
@@ -50,6 +60,5 @@ def request_as_json(request: ChatRequest) -> str:
 
     How long the answer is waited for is not part of it.
     """
-    asked = attrs.asdict(request)
-    del asked["timeout"], asked["deadline"]
+    asked = attrs.asdict(request, filter=lambda field, _: field.name not in WAITING_FIELDS)
     return json.dumps(asked, sort_keys=True, default=repr)

@@ -15,6 +15,8 @@ __all__ = [
     "Fallback",
     "Target",
     "checked_fallbacks",
+    "failure_note",
+    "fallback_event",
     "hands_over",
     "is_empty",
     "may_fall_back",
@@ -131,6 +133,22 @@ def may_fall_back(error: ProviderError) -> bool:
 def hands_over(reply: ChatReply) -> bool:
     """Say whether another model is asked after ``reply``: it is empty, and not for being filtered."""
     return is_empty(reply) and reply.finish_reason != "content_filter"
+
+
+def fallback_event(target: Target, following: Target, problem: str) -> dict[str, Any]:
+    """Return what an ``llm_fallback`` event holds: from whom to whom, and why."""
+    return {
+        "provider": target.provider.name,
+        "model": target.model,
+        "to_provider": following.provider.name,
+        "to_model": following.model,
+        "error": problem,
+    }
+
+
+def failure_note(target: Target, problem: str) -> str:
+    """Return what the last error says of a target that was asked before."""
+    return f"Before it, {target.name} was asked: {problem}"
 
 
 def is_empty(reply: ChatReply) -> bool:

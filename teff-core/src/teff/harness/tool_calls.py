@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 
-#: Which tools a node may use: names, ``"all"`` for those of the run, or None for none.
+#: Which tools a node may use: a name or several; True, ``"all"`` or ``"*"`` for those of the run;
+#: None or False for none.
 UseTools: TypeAlias = str | Sequence[str] | bool | None
 
 #: The tool that asks a person; a call of it pauses the run.
@@ -74,11 +75,11 @@ def tools_in_scope(ctx: ExecContext, use_tools: UseTools) -> list[Tool]:
     """
     if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
         return scope_tools(ctx.tools, use_tools)
-    pool = dict(ctx.tools)
-    for name in named_tools(use_tools):
+    names, pool = named_tools(use_tools), dict(ctx.tools)
+    for name in names:
         if name not in pool:
             pool[name] = default_tool_registry.resolve(name)
-    return scope_tools(pool, named_tools(use_tools))
+    return scope_tools(pool, names)
 
 
 def named_tools(use_tools: UseTools) -> list[str]:
@@ -86,19 +87,21 @@ def named_tools(use_tools: UseTools) -> list[str]:
 
     `ASK_HUMAN` is no tool: whoever carries the calls out asks a person.
     """
-    if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
-        return []
-    names = [use_tools] if isinstance(use_tools, str) else use_tools
-    return [name for name in names if name != ASK_HUMAN.name]
+    return [name for name in _written_names(use_tools) if name != ASK_HUMAN.name]
 
 
 def offered_tools(tools: Iterable[Tool], use_tools: UseTools) -> list[ToolSpec]:
     """Return what a model is told of its tools; ``ask_human`` too where it is named."""
     specs = [tool.spec() for tool in tools if tool.name != ASK_HUMAN.name]
-    names = [use_tools] if isinstance(use_tools, str) else use_tools
-    if not isinstance(names, bool) and ASK_HUMAN.name in (names or ()):
+    if ASK_HUMAN.name in _written_names(use_tools):
         specs.append(ASK_HUMAN)
     return specs
+
+
+def _written_names(use_tools: UseTools) -> Sequence[str]:
+    if use_tools is None or isinstance(use_tools, bool) or use_tools in ("all", "*"):
+        return ()
+    return (use_tools,) if isinstance(use_tools, str) else use_tools
 
 
 async def run_tool_calls(

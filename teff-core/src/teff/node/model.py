@@ -72,7 +72,8 @@ class ModelNode(Node):
         temperature, max_tokens: None leaves them to the server.
         timeout: seconds for a call, for a stream between two events; the provider's where it is
             None.
-        deadline: seconds for a whole call, a stream too, however lively it is; None sets no end.
+        deadline: seconds for a whole call, a stream too, however lively it is; None sets no end. Each
+            try, and each fallback, has them anew.
         http_max_retries: how often a call that failed for a passing reason is tried again.
         max_retry_wait: seconds that are waited at most where the server says how long; beyond,
             there is no further try.

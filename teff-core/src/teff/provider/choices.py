@@ -12,7 +12,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["CHOICE_KEY", "WRAPPER_TOKENS", "choice_grammar", "choice_schema", "read_choice"]
+__all__ = [
+    "CHOICE_KEY",
+    "WRAPPER_TOKENS",
+    "choice_grammar",
+    "choice_schema",
+    "read_choice",
+    "settled",
+]
 
 #: The key that holds the choice where a server wants an object at the root of a schema.
 CHOICE_KEY = "choice"
@@ -84,6 +91,20 @@ def read_choice(text: str, choices: Sequence[str]) -> str | None:
     if isinstance(value, dict):
         value = value.get(CHOICE_KEY)
     return value if isinstance(value, str) and value in choices else None
+
+
+def settled(text: str, finish_reason: str, choices: Sequence[str] | None) -> tuple[str, str]:
+    """Return the text and the finish reason of an answer, which may be held to ``choices``.
+
+    A choice that is there is whole, whatever was cut off behind it.
+
+    >>> settled('{"choice": "yes"', "length", ["yes", "no"])
+    ('yes', 'stop')
+    """
+    choice = read_choice(text, choices) if choices else None
+    if choice is None:
+        return text, finish_reason
+    return choice, "stop" if finish_reason == "length" else finish_reason
 
 
 def _first_mark(text: str) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "retry_after",
     "server_words",
     "shorten",
+    "status_name",
 ]
 
 #: Statuses below 500 after which the same request may succeed. 402 and most others need a change.
@@ -199,7 +200,7 @@ def failure_of_status(
     if should_retry in ("true", "false"):
         permanent = should_retry == "false"
     return ProviderError(
-        f"{asked(provider, model)} answered {_status_name(status)} at {url}: {words}",
+        f"{asked(provider, model)} answered {status_name(status)} at {url}: {words}",
         provider=provider,
         model=model,
         status=status,
@@ -246,7 +247,12 @@ def add_hint(error: ProviderError, hint: str) -> None:
     error.args = (f"{message}{'' if message.endswith(('.', '!', '?', '…')) else '.'} {hint}",)
 
 
-def _status_name(status: int) -> str:
+def status_name(status: int) -> str:
+    """Return an HTTP status with its phrase, where it has one.
+
+    >>> status_name(503), status_name(529)
+    ('503 Service Unavailable', '529')
+    """
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

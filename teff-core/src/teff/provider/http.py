@@ -5,7 +5,10 @@ httpx is imported when the first call is made, so this module can be imported wi
 What the client promises:
 
 - A call opens no connection where an idle one is left. Connections are closed by
-  `HttpClient.aclose`, and else by the event loop when it ends.
+  `HttpClient.aclose`, when nobody refers to the client any more, and else by the event loop when
+  it ends.
+- A kept connection may be closed by its server in the moment when it is used. Where it breaks before
+  a byte came back, the request is sent once more, on a new connection.
 - Loopback addresses are reached directly; for others the proxy settings of the environment count
   (``HTTPS_PROXY``, ``NO_PROXY``), as do ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. Redirects are not
   followed, so a key goes to no other host. HTTP/2 is off.
@@ -26,7 +29,7 @@ from teff.errors import ProviderError
 from teff.provider.call import Call
 from teff.provider.keys import RecentSecrets, secret_values, split_credentials
 from teff.provider.log_lines import hide_in_logs
-from teff.provider.pool import ClientPool, Lease, http_errors
+from teff.provider.pool import ClientPool, Lease, broken_connection_errors, http_errors
 from teff.provider.streamed import Clock, StreamedReply, StreamParser
 
 if TYPE_CHECKING:
@@ -185,7 +188,7 @@ class HttpClient:
         """Ask, and return the reply, unread, with the lease to give back after it."""
         lease = await self._pool.lend(call.url)
         try:
-            response = await _send(call, lease, content)
+            response = await self._ask(call, lease, content)
             if response.status_code < 300:
                 return lease, response
             try:
@@ -198,6 +201,16 @@ class HttpClient:
             raise
         await lease.give_back()
         raise call.refused(response.status_code, response.headers, refusal)
+
+    async def _ask(self, call: Call, lease: Lease, content: bytes | None) -> httpx.Response:
+        """Send the request, once more where the server had closed the kept connection meanwhile."""
+        try:
+            return await _send(call, lease, content)
+        except broken_connection_errors(self._provider):
+            if not lease.line.broke_while_kept:
+                raise
+        await self._pool.renew(lease, call.url)
+        return await _send(call, lease, content)
 
     def _call(self, url: str, model: str, headers: Mapping[str, str] | None) -> Call:
         url, credentials, secrets = split_credentials(url)
@@ -224,11 +237,11 @@ async def _send(call: Call, lease: Lease, content: bytes | None) -> httpx.Respon
     method, headers = "GET", call.headers
     if content is not None:
         method, headers = "POST", {"Content-Type": "application/json", **call.headers}
-    request = lease.client.build_request(method, call.url, content=content, headers=headers)
+    client = lease.line.client
+    request = client.build_request(method, call.url, content=content, headers=headers)
     del headers
-    if request.url.scheme == "https":
-        request.extensions["trace"] = lease.trace
-    return await lease.client.send(request, stream=True)
+    request.extensions["trace"] = lease.line.trace
+    return await client.send(request, stream=True)
 
 
 async def _read_start(call: Call, response: httpx.Response) -> bytes:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from teff.errors import ConfigError
 
 __all__ = [
+    "MASK",
     "RecentSecrets",
     "check_base_url",
     "check_key",
@@ -27,9 +28,11 @@ __all__ = [
     "read_key",
     "secret_values",
     "split_credentials",
+    "url_repr",
 ]
 
-_MASK = "***"
+#: What stands in place of a secret; in a cassette also of any other text.
+MASK = "***"
 
 #: Shorter values are words like "ollama" that local servers take as a key, and no secrets.
 _SHORTEST_SECRET = 8
@@ -136,7 +139,7 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         plain = _PLAIN.match(secret)
         if plain is None or plain[0] in text:
-            text = _pattern(secret).sub(_MASK, text)
+            text = _pattern(secret).sub(MASK, text)
         text = _without_beginning(secret, text)
     return text
 
@@ -169,7 +172,7 @@ def _without_beginning(secret: str, text: str) -> str:
     place = text.find(beginning, max(0, len(text) - len(secret)))
     while place >= 0:
         if secret.startswith(text[place:]):
-            return text[:place] + _MASK
+            return text[:place] + MASK
         place = text.find(beginning, place + 1)
     return text
 
@@ -231,3 +234,8 @@ def public_url(url: str) -> str:
         return url.rpartition("@")[2].partition("?")[0]
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def url_repr(url: str | None) -> str:
+    """Return the ``repr`` of an option that may hold a URL, as `public_url` shows it."""
+    return repr(url if url is None else public_url(url))

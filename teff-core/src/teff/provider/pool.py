@@ -14,21 +14,32 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+import weakref
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
 
 from teff.errors import ConfigError
+from teff.provider.keeper import close_now, close_soon, close_with_loop
 from teff.provider.keys import split_credentials
+from teff.provider.line import Line
 from teff.provider.log_lines import hide_in_logs
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ClientPool", "Lease", "http_errors", "import_httpx", "is_loopback", "proxy_for"]
+__all__ = [
+    "ClientPool",
+    "Lease",
+    "broken_connection_errors",
+    "http_errors",
+    "import_httpx",
+    "is_loopback",
+    "is_loopback_host",
+    "proxy_for",
+]
 
 _MAX_CONNECTIONS = 100
 _SECONDS_KEPT_IDLE = 30.0
@@ -39,7 +50,8 @@ _LOOPBACK_NAMES = {"ip6-localhost", "ip6-loopback", "localhost", "localhost.loca
 class ClientPool:
     """Makes clients when they are needed, and keeps them.
 
-    Connections belong to the event loop that opened them, so each loop has its own.
+    Connections belong to the event loop that opened them, so each loop has its own. They are closed
+    when the loop ends, and soon after nobody refers to the pool any more.
 
     Args:
         provider: the provider's name, for errors.
@@ -56,7 +68,8 @@ class ClientPool:
         self._provider = provider
         self._connect_timeout = connect_timeout
         self._ca_file = ca_file
-        self._loops: dict[asyncio.AbstractEventLoop, _Kept] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _Connections] = {}
+        weakref.finalize(self, _close_all, self._loops).atexit = False
         if ca_file is not None:
             _check_authorities(ca_file, provider)
 
@@ -67,40 +80,46 @@ class ClientPool:
             ConfigError: httpx is not installed, or the environment names a proxy or certificates
                 that it cannot use.
         """
-        connections = (await self._kept()).connections
+        connections = await self._connections()
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         await connections.room.acquire()
         try:
-            client = connections.take(origin)
-            if client is None:
+            line = connections.take(origin)
+            if line is None:
                 await connections.make_room()
-                client = self._new_client(url)
+                line = Line(self._new_client(url), origin)
         except BaseException:
             connections.release()
             raise
-        return Lease(client, origin, connections)
+        return Lease(line, connections)
+
+    async def renew(self, lease: Lease, url: str) -> None:
+        """Give ``lease`` a client for ``url`` that has no connection yet, in place of the one it has.
+
+        Raises:
+            ConfigError: as `lend`.
+        """
+        await lease.line.close()
+        lease.line = Line(self._new_client(url), lease.line.origin)
 
     async def aclose(self) -> None:
         """Close what the running loop has opened, and what is in use when it is given back."""
-        kept = self._loops.pop(asyncio.get_running_loop(), None)
-        if kept is not None:
-            await kept.keeper.aclose()
+        connections = self._loops.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await close_now(connections)
 
-    async def _kept(self) -> _Kept:
+    async def _connections(self) -> _Connections:
         loop = asyncio.get_running_loop()
-        kept = self._loops.get(loop)
-        if kept is None:
+        connections = self._loops.get(loop)
+        if connections is None:
             # A copy, and `pop`: loops in other threads use this pool too.
             for other in list(self._loops):
                 if other.is_closed():
                     self._loops.pop(other, None)
-            connections = _Connections()
-            kept = _Kept(connections, _close_with_loop(connections))
-            # Runs to its first `yield` without a wait, so no other task comes in between.
-            await anext(kept.keeper)
-            self._loops[loop] = kept
-        return kept
+            connections = self._loops[loop] = _Connections()
+            await close_with_loop(connections)
+        return connections
 
     def _new_client(self, url: str) -> httpx.AsyncClient:
         import_httpx(self._provider)
@@ -140,49 +159,26 @@ class ClientPool:
         )
 
 
-class _Closable(Protocol):
-    """A socket of httpcore."""
-
-    async def aclose(self) -> None:
-        """Close it."""
-        ...
-
-
 @attrs.define(eq=False)
 class Lease:
     """A client that one call uses.
 
     Attributes:
-        client: it has one connection, or none yet.
+        line: the client, with the connection that it has.
         is_clean: the reply was read to its end, or closed without being cancelled. Else the client
             is closed when it is given back.
     """
 
-    client: httpx.AsyncClient
-    _origin: str
+    line: Line
     _connections: _Connections
     is_clean: bool = False
-    _socket: _Closable | None = None
-
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Hear from httpcore what it does.
-
-        A connection that is cancelled before both sides agree on TLS is known to nobody else.
-        """
-        if event == "connection.connect_tcp.complete":
-            self._socket = info["return_value"]
 
     async def give_back(self) -> None:
         """Keep the client for the next call, or close it, also where this task is cancelled."""
         if self.is_clean:
-            await self._connections.keep(self.client, self._origin)
+            await self._connections.keep(self.line)
         else:
-            await self._connections.close_used(self._close())
-
-    async def _close(self) -> None:
-        await self.client.aclose()
-        if self._socket is not None:
-            await self._socket.aclose()
+            await self._connections.close_used(self.line)
 
 
 class _Connections:
@@ -191,47 +187,60 @@ class _Connections:
     def __init__(self) -> None:
         self.room = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._used = 0
-        self._idle: list[_Idle] = []
+        self._idle: list[Line] = []
+        self._closing: set[Line] = set()
         self._is_closed = False
 
-    def take(self, origin: str) -> httpx.AsyncClient | None:
+    def take(self, origin: str) -> Line | None:
         """Take the client that was last used for ``origin``; the caller holds a place of `room`."""
         self._used += 1
         for place in reversed(range(len(self._idle))):
             if self._idle[place].origin == origin:
-                return self._idle.pop(place).client
+                line = self._idle.pop(place)
+                line.use_again()
+                return line
         return None
 
     async def make_room(self) -> None:
         """Close idle clients of other origins, until one more can be made."""
         while self._idle and self._used + len(self._idle) > _MAX_CONNECTIONS:
-            await self._idle.pop(0).client.aclose()
+            await self._idle.pop(0).close()
 
-    async def keep(self, client: httpx.AsyncClient, origin: str) -> None:
+    async def keep(self, line: Line) -> None:
         """Take a client back that can be used again."""
         if self._is_closed:
-            await self.close_used(client.aclose())
+            await self.close_used(line)
             return
-        now = time.monotonic()
-        self._idle.append(_Idle(client, origin, now))
+        line.idle_since = now = time.monotonic()
+        self._idle.append(line)
         self.release()
-        while self._idle and self._idle[0].since < now - _SECONDS_KEPT_IDLE:
-            await self._idle.pop(0).client.aclose()
+        while self._idle and self._idle[0].idle_since < now - _SECONDS_KEPT_IDLE:
+            await self._idle.pop(0).close()
 
-    async def close_used(self, closing: Coroutine[Any, Any, None]) -> None:
-        """Let ``closing`` close a client.
+    async def close_used(self, line: Line) -> None:
+        """Close a client that was in use.
 
         Its place is free when that is done, also where this task does not live to see it.
         """
-        task = asyncio.ensure_future(closing)
+        self._closing.add(line)
+        task = asyncio.ensure_future(self._close(line))
         task.add_done_callback(lambda _: self.release())
         await asyncio.shield(task)
 
+    async def _close(self, line: Line) -> None:
+        await line.close()
+        self._closing.discard(line)
+
     async def close(self) -> None:
-        """Close what is idle, and what is given back from now on."""
+        """Close what is idle, and what is given back from now on.
+
+        Where this is cancelled it goes on when it is called again: a client that it has begun to
+        close closes, and the others are still there. So are those whose own closing was cancelled.
+        """
         self._is_closed = True
-        while self._idle:
-            await self._idle.pop().client.aclose()
+        for lines in (self._idle, self._closing):
+            while lines:
+                await lines.pop().close()
 
     def release(self) -> None:
         """Give up the place of a client that is idle or closed, or was never made."""
@@ -239,34 +248,24 @@ class _Connections:
         self.room.release()
 
 
-@attrs.frozen(eq=False)
-class _Idle:
-    client: httpx.AsyncClient
-    origin: str
-    since: float
-
-
-@attrs.frozen(eq=False)
-class _Kept:
-    connections: _Connections
-    keeper: AsyncGenerator[None, None]
-
-
-async def _close_with_loop(connections: _Connections) -> AsyncGenerator[None, None]:
-    """Close the connections when this generator is closed.
-
-    An event loop does that with every generator that was begun in it: when nothing refers to the
-    generator any more, and at the latest when the loop ends.
-    """
-    try:
-        yield
-    finally:
-        await connections.close()
+def _close_all(loops: dict[asyncio.AbstractEventLoop, _Connections]) -> None:
+    """Close the connections of a pool that nobody refers to; the collector may run in any thread."""
+    for loop, connections in loops.items():
+        close_soon(connections, loop)
 
 
 def is_loopback(url: str) -> bool:
     """Say whether ``url`` leads to this machine, in whichever way its address is written."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
+    return is_loopback_host(urlsplit(url).hostname or "")
+
+
+def is_loopback_host(host: str) -> bool:
+    """Say whether a name or address is one of this machine, in whichever way it is written.
+
+    >>> is_loopback_host("127.1"), is_loopback_host("192.0.2.1")
+    (True, False)
+    """
+    host = host.rstrip(".").lower()
     if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
         return True
     try:
@@ -354,3 +353,13 @@ def http_errors(provider: str) -> tuple[type[Exception], ...]:
     """
     httpx = import_httpx(provider)
     return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+
+
+def broken_connection_errors(provider: str) -> tuple[type[Exception], ...]:
+    """Return the exceptions that httpx raises where an open connection breaks.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    httpx = import_httpx(provider)
+    return (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)

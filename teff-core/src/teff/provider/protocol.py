@@ -33,6 +33,21 @@ class ToolSpec:
     description: str = ""
     schema: Mapping[str, Any] = attrs.field(factory=lambda: {"type": "object", "properties": {}})
 
+    def as_function(self) -> dict[str, Any]:
+        """Return the form in which the format of OpenAI, and others after it, name a tool.
+
+        Source: https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools
+
+        >>> ToolSpec(name="now").as_function()["function"]["name"]
+        'now'
+        """
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.schema),
+        }
+        return {"type": "function", "function": function}
+
 
 @attrs.frozen(kw_only=True)
 class ChatRequest:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from teff.checkpoint import Checkpointer, Lease, Record, RecordKind, RunState
-from teff.errors import ConfigError, GraphChanged
+from teff.errors import CheckpointError, ConfigError, GraphChanged
 from teff.runtime.question import Question, match_answers
 from teff.runtime.steps import uninterrupted
 from teff.state import freeze, plain_update
@@ -83,7 +83,13 @@ class Journal:
         #: What the run's counters are now; set by the run that writes.
         self.count: Callable[[], Mapping[str, Any]] = dict
         for record in records:
-            self._read(record)
+            try:
+                self._read(record)
+            except CheckpointError as error:
+                if error.run_id:
+                    raise
+                told = f"run {lease.run_id!r} cannot be read: {error}"
+                raise type(error)(told, run_id=lease.run_id) from error
 
     def _read(self, record: Record) -> None:
         data = self._encoder.decode(record.data)
@@ -119,11 +125,14 @@ class Journal:
         self._since_snapshot, self._until_snapshot = 0, data["following"]
 
     async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
-        record = Record(kind=kind, path=path, data={**data, "totals": self.count()})
+        record = Record(kind=kind, path=path, data={**data, "totals": self._totals()})
         await self._store.append(self._lease, [record])
         self._since_snapshot += 1
         if kind not in ("step", "value"):  # those are only looked up when the run goes on later
             self._read(record)
+
+    def _totals(self) -> Any:
+        return self._encoder.encode(dict(self.count()))
 
     @property
     def state(self) -> RunState:
@@ -149,7 +158,7 @@ class Journal:
         data = {
             "state": self._encoder.encode(dict(state), where="the input: state"),
             "signature": self._encoder.encode(signature, where="the graph's signature"),
-            "limits": limits,
+            "limits": self._encoder.encode(dict(limits)),
         }
         if about:
             data["about"] = self._encoder.encode(dict(about), where="about")
@@ -205,7 +214,7 @@ class Journal:
         """
         encoded = self._encoder.encode(dict(state), where="state")
         size = len(json.dumps(encoded, ensure_ascii=False))
-        frame = {"state": encoded, "visits": dict(visits), "next": next, "reason": reason}
+        frame = {"state": encoded, "visits": self._encoder.encode(dict(visits)), "next": next, "reason": reason}
         data = {
             "frame": frame,
             "answers": self._encoder.encode(self.answers),
@@ -275,7 +284,7 @@ class Journal:
 
     async def record_answers(self, answers: Mapping[str, Any]) -> None:
         """Record answers by question id, all of them or none."""
-        totals = dict(self.count())
+        totals = self._totals()
         records = [
             Record(
                 kind="answer",

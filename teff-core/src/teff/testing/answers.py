@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, Literal
 
 import attrs
@@ -11,7 +10,7 @@ import attrs
 from teff.errors import ProviderError
 from teff.messages import ModelUsage, ToolCall, message_text
 from teff.provider import ChatDelta, ChatReply, ChatRequest
-from teff.provider.failures import is_permanent, shorten
+from teff.provider.failures import is_permanent, shorten, status_name
 
 __all__ = [
     "Delayed",
@@ -136,21 +135,15 @@ def fail(
     """
     if permanent is None:
         permanent = status is not None and is_permanent(status)
+    refusal = "cannot be reached" if status is None else f"answered {status_name(status)}"
     said = f": {message}" if message else ""
     return ProviderError(
-        f"the scripted server {_refusal(status)}{said}",
+        f"the scripted server {refusal}{said}",
         status=status,
         body=message,
         retry_after=retry_after,
         permanent=permanent,
     )
-
-
-def _refusal(status: int | None) -> str:
-    if status is None:
-        return "cannot be reached"
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus.__members__.values() else ""
-    return f"answered {status} {phrase}".rstrip()
 
 
 def pieces(

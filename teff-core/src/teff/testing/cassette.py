@@ -18,6 +18,7 @@ from teff.errors import ConfigError, ProviderError
 from teff.messages import message_text
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest, Provider
 from teff.provider.failures import shorten
+from teff.provider.keys import MASK
 from teff.testing.cassette_file import (
     Exchange,
     canonical,
@@ -92,7 +93,7 @@ def cassette(
     """
     if _checked(path).exists():
         return Replay(path)
-    if os.environ.get(_SWITCH, "") in ("", "0"):
+    if os.environ.get(_SWITCH) != "1":
         raise ConfigError(
             f"there is no cassette {Path(path)}.",
             hint=f"Record it with the real provider: run the test with {_SWITCH}=1.",
@@ -289,7 +290,7 @@ class Replay:
         A key may be known only while it is recorded, as that of the provider is.
         """
         for recorded, queue in self._left.items():
-            if queue and "***" in recorded and fits(json.loads(recorded), asked):
+            if queue and MASK in recorded and fits(json.loads(recorded), asked):
                 return queue
         return None
 

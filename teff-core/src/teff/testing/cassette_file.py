@@ -12,8 +12,9 @@ from typing import Any
 import attrs
 
 from teff.errors import ConfigError, IncompleteStream, ProviderError, TruncatedOutput
-from teff.harness.journaled import reply_from_json, reply_to_json
+from teff.harness.journaled import WAITING_FIELDS, reply_from_json, reply_to_json
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest
+from teff.provider.keys import MASK
 from teff.testing.masking import masked, names_a_secret
 
 __all__ = [
@@ -28,10 +29,6 @@ __all__ = [
 ]
 
 _VERSION = 1
-
-#: How long a call may take says nothing about what is asked, and what is left of a run's deadline
-#: is never the same twice.
-_NOT_ASKED = {"timeout", "deadline"}
 
 _ERRORS = {cls.__name__: cls for cls in (IncompleteStream, TruncatedOutput, ProviderError)}
 _DETAILS = ("provider", "model", "status", "body", "retry_after", "permanent")
@@ -74,7 +71,7 @@ def request_to_json(request: ChatRequest, secrets: Iterable[str]) -> dict[str, A
     asked = {
         name: value
         for name, value in fields.items()
-        if name not in _NOT_ASKED and (name not in empty or _differs(value, empty[name]))
+        if name not in WAITING_FIELDS and (name not in empty or _differs(value, empty[name]))
     }
     if "options" in asked:
         asked["options"] = _without_named_secrets(asked["options"])
@@ -90,7 +87,7 @@ def _without_named_secrets(value: Any) -> Any:
     """Return options without the values of those that are named like secrets, headers mostly."""
     if isinstance(value, Mapping):
         return {
-            key: "***"
+            key: MASK
             if isinstance(value[key], str) and names_a_secret(str(key))
             else _without_named_secrets(value[key])
             for key in value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from teff.provider.keys import MASK
+
 __all__ = ["differences", "fits", "nearest"]
 
 _MISSING = object()
@@ -24,9 +26,9 @@ def fits(recorded: Any, asked: Any) -> bool:
 
 
 def _leaf_fits(recorded: Any, asked: Any) -> bool:
-    if not (isinstance(recorded, str) and isinstance(asked, str) and "***" in recorded):
+    if not (isinstance(recorded, str) and isinstance(asked, str) and MASK in recorded):
         return bool(recorded == asked)
-    first, *middle, last = recorded.split("***")
+    first, *middle, last = recorded.split(MASK)
     place = len(first)
     for part in middle:
         found = asked.find(part, place)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from teff.provider.keys import mask, secret_values, split_credentials
+from teff.provider.keys import MASK, mask, secret_values, split_credentials
 
 __all__ = ["masked", "names_a_secret", "secrets_of_environment", "secrets_of_provider"]
 
@@ -103,4 +103,4 @@ def masked(value: Any, secrets: Iterable[str]) -> Any:
 
 def _without_group(found: re.Match[str]) -> str:
     start, end = found.start(1) - found.start(), found.end(1) - found.start()
-    return f"{found[0][:start]}***{found[0][end:]}"
+    return f"{found[0][:start]}{MASK}{found[0][end:]}"

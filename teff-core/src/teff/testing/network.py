@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 import attrs
+
+from teff.provider.pool import is_loopback_host
 
 __all__ = ["NetworkForbidden", "forbid_network"]
 
@@ -113,7 +114,7 @@ def _check(host: object, port: object, *, listens: bool = False) -> None:
     if not guards or getattr(_exempt, "on", False):
         return
     name = host.decode("ascii", "replace") if isinstance(host, bytes | bytearray) else str(host)
-    local = host is None or _is_loopback(name)
+    local = host is None or not name or is_loopback_host(name)
     if local and (listens or all(guard.loopback for guard in guards)):
         return
     shown_port = port if isinstance(port, int | str) else None
@@ -121,20 +122,6 @@ def _check(host: object, port: object, *, listens: bool = False) -> None:
     for guard in guards:
         guard.attempts.append(_place(name, shown_port))
     raise NetworkForbidden(name, shown_port)
-
-
-def _is_loopback(host: str) -> bool:
-    host = host.rstrip(".").lower()
-    if host in ("", "localhost") or host.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    # Who connects to 0.0.0.0 or :: reaches this machine.
-    return address.is_loopback or address.is_unspecified
 
 
 def _place(host: str, port: int | str | None) -> str:

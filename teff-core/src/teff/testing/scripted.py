@@ -34,7 +34,7 @@ class ScriptedProvider:
     Args:
         answers: the script; see `ScriptedAnswer` and `when`.
         name: the provider's name.
-        capabilities: what it says it can do; everything by default.
+        capabilities: what it says it can do; by default everything but a schema beside tools.
 
     Attributes:
         requests: what was asked, in order.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from teff.checkpoint import Record, RecordKind
+from teff.state import freeze
 from teff.testing.contracts.capabilities import survives_reopening
 
 try:
@@ -108,8 +109,8 @@ def check(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 
 
 def record(value: Any, *, kind: RecordKind = "value", path: str = "") -> Record:
-    """Return a record that holds ``value``."""
-    return Record(kind=kind, path=path, data={"value": value})
+    """Return a record that holds ``value``, frozen as the engine freezes it."""
+    return Record(kind=kind, path=path, data=freeze({"value": value}))
 
 
 def exactly(value: Any) -> str:

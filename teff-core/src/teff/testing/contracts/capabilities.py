@@ -62,9 +62,8 @@ def capabilities(make_store: Callable[[], Any]) -> tuple[Capability, ...]:
 
 async def _capabilities(make_store: Callable[[], Any]) -> tuple[Capability, ...]:
     store = await _opened(make_store)
-    kind = type(store)
     found = [
-        Capability(name, "" if callable(getattr(kind, name, None)) else f"it has no {name}()")
+        Capability(name, "" if callable(getattr(store, name, None)) else f"it has no {name}()")
         for name in _METHODS
     ]
     runs_out = "" if _lease_ttl(store) else "it has no lease_ttl"

@@ -66,11 +66,12 @@ class CheckpointerContract(RecordChecks, LeaseChecks, PeopleChecks, SurvivalChec
         return None
 
     def test_what_the_store_can_do_is_told(
-        self, make_store: Callable[[], Any], record_property: Callable[[str, object], None]
+        self, make_store: Callable[[], Any], request: pytest.FixtureRequest
     ) -> None:
-        """Put what is there and what is missing into pytest's report, ``--junit-xml``."""
-        for capability in capabilities(make_store):
-            record_property(capability.name, capability.missing or "present")
+        """Put what is there and what is missing into the reports: ``-rP``, ``--junit-xml``."""
+        found = capabilities(make_store)
+        request.node.add_report_section("call", "capabilities", "\n".join(map(str, found)))
+        request.node.user_properties += [(each.name, each.missing or "present") for each in found]
 
     def test_any_calls_in_any_order_do_what_the_model_does(
         self, make_store: Callable[[], Any]

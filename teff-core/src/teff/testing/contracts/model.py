@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from teff.checkpoint import Lease, Record, RecordKind, RunState
 from teff.errors import CheckpointError, LeaseLost, RunLocked
+from teff.state import freeze
 from teff.testing.contracts.bench import Bench, same, same_records
 
 __all__ = ["run_model"]
@@ -40,7 +41,7 @@ _RECORDS = st.lists(
         Record,
         kind=st.sampled_from(get_args(RecordKind)),
         path=st.text(max_size=8),
-        data=st.dictionaries(st.text(max_size=5), _VALUES, max_size=3),
+        data=st.dictionaries(st.text(max_size=5), _VALUES, max_size=3).map(freeze),
     ),
     max_size=4,
 )

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from teff.checkpoint import Record, RunState
-from teff.errors import CheckpointError, RunLocked
+from teff.errors import CheckpointError, LeaseLost, RunLocked
 from teff.testing.contracts.bench import Bench, check, record, same, same_records, store_run
 
 __all__ = ["PeopleChecks"]
@@ -64,12 +64,14 @@ class PeopleChecks:
 
     @check
     async def test_a_run_whose_process_died_is_running_and_not_held(self, bench: Bench) -> None:
-        store = await bench.open("get")
-        lease = await store.claim("r1")
-        await store.append(lease, [record(1)])
+        bench.hook("expire_leases")
+        holder = await bench.open("get")
+        lease = await holder.claim("r1")
+        await holder.append(lease, [record(1)])
+        store = await bench.open_again()
         await bench.call("expire_leases", store)
         run = await store.get("r1")
-        same((run.state, run.held, run.records), ("running", False, 1), "a run that was left")
+        same((run.state, run.held), ("running", False), "a run that was left")
 
     @check
     async def test_history_numbers_the_records_from_one(self, bench: Bench) -> None:
@@ -212,12 +214,17 @@ class PeopleChecks:
 
     @check
     async def test_a_run_whose_process_died_can_be_deleted(self, bench: Bench) -> None:
-        store = await bench.open("delete")
-        lease = await store.claim("r1")
-        await store.append(lease, [record(1)])
+        bench.hook("expire_leases")
+        holder = await bench.open("delete")
+        lease = await holder.claim("r1")
+        await holder.append(lease, [record(1)])
+        store = await bench.open_again()
         await bench.call("expire_leases", store)
         same(await store.delete("r1"), True, "delete")
         same(list(await store.load("r1")), [], "the records of the run")
+        with pytest.raises(LeaseLost):
+            await holder.renew(lease)
+        same(list(await store.load("r1")), [], "the records of the run after that")
 
     @check
     async def test_prune_deletes_runs_that_ended_and_no_others(self, bench: Bench) -> None:
@@ -235,6 +242,24 @@ class PeopleChecks:
         same(await store.prune(older_than=0), 0, "prune after that")
         same_records(await store.load("paused"), [record("a"), record("b")], "what is left of one")
         same(await _ids(store, "ada"), {"finished"}, "the runs of another owner")
+
+    @check
+    async def test_a_list_can_be_read_while_runs_are_stored_and_deleted(self, bench: Bench) -> None:
+        store = await bench.open("list", "delete")
+        await store_run(store, "stays", "abc")
+
+        async def come_and_go(name: str) -> None:
+            for _ in range(3):
+                await store_run(store, name, "ab")
+                await store.delete(name)
+
+        working = asyncio.gather(*(come_and_go(f"r{number}") for number in range(6)))
+        while not working.done():
+            runs = {run.run_id: run for run in await store.list()}
+            same(runs["stays"].records, 3, "the number of records of a run that stays")
+            await asyncio.sleep(0)
+        await working
+        same(await _ids(store), {"stays"}, "the runs that are left")
 
     @check
     async def test_what_people_see_of_hostile_values_is_what_was_stored(self, bench: Bench) -> None:
