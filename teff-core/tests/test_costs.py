@@ -34,24 +34,24 @@ def run(graph: Graph, **options: Any) -> Any:
     return asyncio.run(graph.run({"input": "hi"}, **options))
 
 
-@pytest.mark.parametrize("name", ["m", "scripted/m"])
+@pytest.mark.parametrize("name", ["m", "p/m"])
 def test_a_call_costs_what_the_table_says(name: str) -> None:
     graph, _ = graph_of(["one two"])
     usage = run(graph, prices={name: TEN}).usage
     cost = usage.prompt_tokens + 2 * usage.completion_tokens
     assert usage.cost == cost > 0
-    assert usage.by_model["scripted/m"]["cost"] == cost
+    assert usage.by_model["p/m"]["cost"] == cost
 
 
 def test_the_price_of_a_provider_wins_over_that_of_the_model_alone() -> None:
     graph, _ = graph_of(["one"])
     free = Price(prompt=0, completion=0)
-    assert run(graph, prices={"m": TEN, "scripted/m": free}).usage.cost == 0
+    assert run(graph, prices={"m": TEN, "p/m": free}).usage.cost == 0
 
 
 def test_prices_of_a_run_are_laid_over_those_of_the_graph() -> None:
     graph, _ = graph_of(["one"], prices={"m": {"prompt": 0, "completion": 0}})
-    assert run(graph).usage.by_model["scripted/m"]["cost"] == 0
+    assert run(graph).usage.by_model["p/m"]["cost"] == 0
     assert run(graph_of(["one"], prices={"m": TEN})[0]).usage.cost > 0
     graph, _ = graph_of(["one"], prices={"m": TEN})
     assert run(graph, prices={"m": Price(prompt=0, completion=0)}).usage.cost == 0
@@ -60,7 +60,7 @@ def test_prices_of_a_run_are_laid_over_those_of_the_graph() -> None:
 def test_without_a_price_nothing_costs_anything() -> None:
     usage = run(graph_of(["one"])[0]).usage
     assert usage.cost == 0
-    assert "cost" not in usage.by_model["scripted/m"]
+    assert "cost" not in usage.by_model["p/m"]
 
 
 def test_the_call_that_crosses_the_bound_is_the_last_one() -> None:
@@ -73,7 +73,7 @@ def test_the_call_that_crosses_the_bound_is_the_last_one() -> None:
 
 def test_a_model_without_a_price_is_not_called_under_a_bound() -> None:
     graph, provider = graph_of(["one"])
-    with pytest.raises(ConfigError, match=r"'scripted/m' has no price"):
+    with pytest.raises(ConfigError, match=r"'p/m' has no price"):
         run(graph, prices={"other": TEN}, limits=Limits(max_cost=1))
     assert provider.requests == []
 

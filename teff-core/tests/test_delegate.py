@@ -805,7 +805,7 @@ def test_a_model_that_answers_under_another_name_counts_under_the_name_that_was_
     answers = [task("a"), ChatReply(text="Done.", model="m-2026-01"), ChatReply(text="Hello.")]
     asks = {"a": {"description": "A.", "node": LLM(input_key="input")}}
     run = Run(answers, asks)
-    assert list(run.record["tokens"]["by_model"]) == ["scripted/m"]
+    assert list(run.record["tokens"]["by_model"]) == ["p/m"]
     assert run.record["tokens"]["by_model"] == run.result.usage.by_model
     assert steps_record(run.events, "lead/1")["tokens"] == run.record["tokens"]
 

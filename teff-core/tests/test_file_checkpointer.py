@@ -774,3 +774,51 @@ def test_a_lease_without_its_file_is_lost(tmp_path):
         assert not list(tmp_path.iterdir())
 
     run(scenario())
+
+
+def test_a_lease_file_of_a_newer_teff_is_understood(tmp_path):
+    async def scenario() -> None:
+        store = FileCheckpointer(tmp_path)
+        await store.claim("r1")
+        path = the_file(tmp_path, ending="lease")
+        path.write_text(json.dumps({**json.loads(path.read_text()), "more": 1}))
+        with pytest.raises(RunLocked):
+            await FileCheckpointer(tmp_path).claim("r1")
+
+    run(scenario())
+
+
+def test_a_fork_of_a_run_whose_end_is_gone_is_not_taken_for_finished(tmp_path):
+    path = run(stored(tmp_path, [["a"], ["b"], ["c"]], left="finished"))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+    store = FileCheckpointer(tmp_path)
+    with pytest.raises(CheckpointCorrupt, match="ends after 2 records, and 3 were stored.*at 2"):
+        run(store.load("r1"))
+    assert run(store.fork("r1", 2, "r2")).state == "running"
+    assert loaded(tmp_path, "r2") == ["a", "b"]
+    with pytest.raises(CheckpointError, match="has no record 3: it has 2, counted from 1"):
+        run(store.fork("r1", 3, "r3"))
+    with pytest.raises(CheckpointError, match="has no record 0: it has 2, counted from 1"):
+        run(store.fork("r1", 0, "r3"))
+
+
+def test_a_fork_that_ends_with_a_question_is_paused(tmp_path):
+    async def scenario() -> None:
+        store = FileCheckpointer(tmp_path)
+        lease = await store.claim("r1")
+        await store.append(lease, [value("a"), Record(kind="pause", data={}), value("b")])
+        states = [(await store.fork("r1", at, f"f{at}")).state for at in (1, 2, 3)]
+        assert states == ["running", "paused", "running"]
+
+    run(scenario())
+
+
+def test_an_age_below_zero_is_refused(tmp_path):
+    for age in (-1, float("nan")):
+        with pytest.raises(ConfigError, match="older_than=.*: give a number of seconds, 0 or more"):
+            run(FileCheckpointer(tmp_path).prune(older_than=age))
+
+
+def test_its_repr_says_where_the_runs_are(tmp_path):
+    shown = repr(FileCheckpointer(tmp_path, durability="power"))
+    assert shown == f"FileCheckpointer({str(tmp_path)!r}, durability='power')"

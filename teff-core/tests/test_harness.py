@@ -48,7 +48,7 @@ def test_usage_is_counted_for_the_run_and_by_model() -> None:
     result = run(flow_of(ScriptedProvider(["one two three"])))
     assert result.usage.model_calls == 1
     assert result.usage.total_tokens == 13
-    assert result.usage.by_model["scripted/m"]["completion_tokens"] == 3
+    assert result.usage.by_model["p/m"]["completion_tokens"] == 3
 
 
 def test_a_passing_failure_is_tried_again_and_told() -> None:

@@ -130,7 +130,7 @@ def test_on_llm_hears_of_every_answer() -> None:
         on_llm=lambda *told: heard.append(told[:2]),
     )
     run(graph)
-    assert heard == [("scripted", "m")] * 2
+    assert heard == [("p", "m")] * 2
 
 
 def test_the_deadline_of_a_call_reaches_the_provider() -> None:

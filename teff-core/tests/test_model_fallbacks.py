@@ -94,7 +94,7 @@ def test_each_target_has_all_the_retries_and_nothing_multiplies_them() -> None:
     with pytest.raises(ProviderError) as raised:
         run(graph_of(first, second, ["b/m"], http_max_retries=2))
     assert (len(first.requests), len(second.requests)) == (3, 3)
-    assert any("scripted/m was asked: status 503" in note for note in raised.value.__notes__)
+    assert any("a/m was asked: status 503" in note for note in raised.value.__notes__)
 
 
 def test_a_name_alone_and_names_with_slashes_are_models_of_the_same_provider() -> None:

@@ -52,7 +52,9 @@ def unbounded() -> Iterator[None]:
 
 
 async def ask(provider: Counting, times: int, **settings: Any) -> list[ChatReply]:
-    harness = Harness(model="m", provider="p", providers={"p": provider}, **settings)
+    harness = Harness(
+        model="m", provider=provider.name, providers={provider.name: provider}, **settings
+    )
     return await asyncio.gather(*(harness.call([user("hi")]) for _ in range(times)))
 
 
@@ -146,3 +148,23 @@ def test_a_declared_bound_that_is_none_is_refused_by_name(wrong: Any) -> None:
     registry = ProviderRegistry({"ollama": {"max_parallel": wrong}})
     with pytest.raises(ConfigError, match="provider 'ollama': max_parallel"):
         registry.check("ollama")
+
+
+def test_two_workflows_may_each_bound_a_provider_of_the_same_name() -> None:
+    """They are two servers, and none waits for the other."""
+    servers = [Counting(), Counting()]
+
+    async def main() -> None:
+        calls = []
+        for server in servers:
+            registry = ProviderRegistry({"fast": server})
+            registry._options["fast"] = {"max_parallel": 1}
+            harness = Harness(model="m", provider="fast", providers=registry)
+            calls += [harness.call([user("hi")]) for _ in range(3)]
+        running = asyncio.gather(*calls)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [server.now for server in servers] == [1, 1]
+        await running
+
+    asyncio.run(main())

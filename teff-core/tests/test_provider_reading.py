@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from teff.messages import ModelUsage
 from teff.provider.reading import (
+    CharacterJoiner,
     UnreadableReply,
     as_mapping,
     as_text,
@@ -16,6 +20,8 @@ from teff.provider.reading import (
     free_call_id,
     parse_json,
     read_usage,
+    read_whole_arguments,
+    whole_text,
 )
 
 
@@ -60,3 +66,78 @@ def test_the_ids_of_a_conversation_are_collected() -> None:
         {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]},
     ]
     assert call_ids(messages) == {"a", "b"}
+
+
+# --- Halves of characters ------------------------------------------------------------------------
+
+texts = st.text(st.characters(codec="utf-8") | st.sampled_from("🌊😀\ud83c\udf0a"), max_size=12)
+
+
+@given(texts, st.lists(st.integers(0, 24), max_size=6))
+def test_pieces_that_are_joined_are_the_whole_text_wherever_it_was_cut(
+    text: str, cuts: list[int]
+) -> None:
+    units = text.encode("utf-16-le", "surrogatepass")
+    borders = [0, *sorted(min(2 * cut, len(units)) for cut in cuts), len(units)]
+    pieces = [units[start:end] for start, end in pairwise(borders)]
+    joiner = CharacterJoiner()
+    joined = [joiner.feed(piece.decode("utf-16-le", "surrogatepass")) for piece in pieces]
+    joined.append(joiner.close())
+    assert "".join(joined) == whole_text(text)
+    for each in joined:
+        each.encode()
+    assert joiner.close() == ""
+
+
+def test_only_a_first_half_waits() -> None:
+    joiner = CharacterJoiner()
+    assert [joiner.feed(piece) for piece in ("a", "é", "🌊", "b\ud83c", "", "c", "\udf0ad")] == [
+        "a",
+        "é",
+        "🌊",
+        "b",
+        "",
+        "\ufffdc",
+        "\ufffdd",
+    ]
+
+
+@given(texts)
+def test_a_whole_text_has_no_halves(text: str) -> None:
+    whole = whole_text(text)
+    whole.encode()
+    assert whole_text(whole) == whole
+    if not any("\ud800" <= mark <= "\udfff" for mark in text):
+        assert whole is text
+
+
+@pytest.mark.parametrize(
+    ("raw", "city"),
+    [
+        ('{"city": "\ud83c\udf0a"}', "🌊"),
+        (r'{"city": "\ud83c\udf0a"}', "🌊"),
+        ('{"city": "a\ud83c"}', "a\ufffd"),
+        (r'{"city": "a\ud83c"}', "a\ufffd"),
+        (r'{"city": "\udf0ab"}', "\ufffdb"),
+        ({"city": "\ud83c\udf0a"}, "🌊"),
+        ({"city": "\udf0a"}, "\ufffd"),
+        ({"city": ["\ud83c", {"\udf0a": 1.5}]}, ["\ufffd", {"\ufffd": 1.5}]),
+        (r'{"city": "\\ud83c"}', r"\ud83c"),
+        ('{"city": "Rīga"}', "Rīga"),
+    ],
+)
+def test_arguments_have_no_halves(raw: object, city: object) -> None:
+    assert read_whole_arguments(raw) == ({"city": city}, "")
+
+
+def test_what_is_wrong_with_arguments_is_told() -> None:
+    assert read_whole_arguments('{"city": "\ud83c') == (
+        {},
+        "the arguments are not whole JSON: Unterminated string starting at character 10",
+    )
+    assert read_whole_arguments(None) == ({}, "")
+    assert read_whole_arguments([]) == ({}, "the arguments must be a JSON object, not list")
+    deep: Any = "a"
+    for _ in range(100_000):
+        deep = [deep]
+    assert read_whole_arguments({"a": deep}) == ({}, "the arguments are nested too deeply")

@@ -153,7 +153,7 @@ def test_callbacks_hear_of_hits_too() -> None:
             on_llm=on_llm,
             on_llm_payload=lambda *told: payloads.append(told[-1]),
         )
-    assert heard == [("scripted", "m", 10, 2)] * 2
+    assert heard == [("p", "m", 10, 2)] * 2
     assert payloads == [False, True]
 
 
@@ -223,7 +223,7 @@ def test_a_file_that_is_no_cache_is_said_by_name(tmp_path: Path, content: bytes)
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"cache: .*notes\.txt.* cannot be used"):
         ask(ScriptedProvider(["x"]), str(path))
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match="there is no folder .*such"):
         ask(ScriptedProvider(["x"]), str(tmp_path / "no" / "such" / "folder.db"))
     assert path.read_bytes() == content
 
@@ -240,7 +240,7 @@ def test_a_damaged_answer_is_asked_again(tmp_path: Path) -> None:
     assert ask(provider, SQLiteReplyCache(path)).text == "two"
 
 
-@pytest.mark.parametrize("wrong", [3, "", [], 1.5])
+@pytest.mark.parametrize("wrong", [3, "", [], 1.5, "yes", "Off"])
 def test_what_is_no_cache_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="cache"):
         ask(ScriptedProvider(["x"]), wrong)
@@ -248,7 +248,8 @@ def test_what_is_no_cache_is_refused(wrong: Any) -> None:
         run(ScriptedProvider(["x"]), cache=wrong)
 
 
-def test_true_is_the_cache_of_this_process() -> None:
-    provider = ScriptedProvider(["once"], name="test_true_is_the_cache_of_this_process")
+def test_true_keeps_answers_with_their_provider() -> None:
+    provider = ScriptedProvider(["once"])
     assert ask(provider, True).text == ask(provider, True).text == "once"
-    assert ask(ScriptedProvider(["again"], name=provider.name), False).text == "again"
+    assert ask(ScriptedProvider(["another"]), True).text == "another"
+    assert ask(ScriptedProvider(["again"]), False).text == "again"

@@ -333,8 +333,8 @@ def test_the_payload_of_every_model_call_is_told_those_of_sub_flows_too() -> Non
     state = {"messages": [user("help")]}
     run(desk(provider), state, on_llm_payload=lambda *call: calls.append(call))
     assert [(call[0], call[1], call[3], call[6]) for call in calls] == [
-        ("scripted", "m", "billing", False),
-        ("scripted", "m", "Your refund is on its way.", False),
+        ("p", "m", "billing", False),
+        ("p", "m", "Your refund is on its way.", False),
     ]
     provider_messages = [dict(message) for message in provider.requests[1].messages]
     assert calls[1][2] == provider_messages

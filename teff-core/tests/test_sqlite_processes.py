@@ -98,8 +98,9 @@ asyncio.run(main())
                 name, number = line(process).split()
                 told[name] = int(number)
             process.send_signal(signal.SIGKILL)
-            rest = process.communicate()[0].split("\n")
-        for last in rest[:-1]:
+            assert process.stdout is not None
+            rest = process.stdout.read().split("\n")
+        for last in rest[:-1]:  # what follows the last line was not told to its end
             name, number = last.split()
             told[name] = int(number)
 
@@ -209,7 +210,7 @@ async def main():
     sys.stdin.readline()
 asyncio.run(main())
 """
-    races = 100
+    races = 200
     with _together(code, 8, path, races) as processes:
         won = [json.loads(line(process)) for process in processes]
     assert sorted(race for races_won in won for race in races_won) == list(range(races))

@@ -243,6 +243,7 @@ class ProviderError(TeffError):
         body: the server's reply, shortened to 2,000 characters, or "".
         retry_after: seconds the server asked to wait, or None.
         permanent: True where a retry of the same request cannot help.
+        partial: the text that a stream had brought before it failed, or "".
         shown: True where a part of the answer was shown before, so that nobody is asked again.
     """
 
@@ -256,6 +257,7 @@ class ProviderError(TeffError):
         body: str = "",
         retry_after: float | None = None,
         permanent: bool = False,
+        partial: str = "",
     ) -> None:
         super().__init__(message)
         self.provider = provider
@@ -264,23 +266,16 @@ class ProviderError(TeffError):
         self.body = body[:2000]
         self.retry_after = retry_after
         self.permanent = permanent
+        self.partial = partial
         self.shown = False
 
 
 class IncompleteStream(ProviderError):
     """A stream ended before the server said that it was whole. ``partial`` holds the text so far."""
 
-    def __init__(self, message: str, *, partial: str = "", **details: Any) -> None:
-        super().__init__(message, **details)
-        self.partial = partial
-
 
 class TruncatedOutput(ProviderError):
     """An answer was cut off by the token limit where a whole one was needed. ``partial`` holds it."""
-
-    def __init__(self, message: str, *, partial: str = "", **details: Any) -> None:
-        super().__init__(message, **details)
-        self.partial = partial
 
 
 class ContextLimitError(TeffError, ValueError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from teff.errors import IncompleteStream, ProviderError
+from teff.errors import ProviderError
 from teff.provider.http import HttpClient, StreamedReply, join_url
 from teff.provider.keys import check_base_url, check_key_source, find_key, url_repr
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
@@ -150,15 +150,17 @@ class OllamaProvider:
             ):
                 async for delta in deltas:
                     yield delta
+            if (held_back := builder.close()) is not None:
+                yield held_back
             whole = builder.reply()
-        except IncompleteStream as error:
-            error.partial = builder.text
-            raise
         except ProviderError as error:
+            error.partial = builder.text
             explain(error, request.model)
             raise
         except UnreadableReply as error:
-            raise self._unreadable(error, request.model) from None
+            failure = self._unreadable(error, request.model)
+            failure.partial = builder.text
+            raise failure from None
         self._window.after(body, whole.usage, whole.finish_reason)
         if request.choices and whole.text:
             yield ChatDelta(text=whole.text)
@@ -240,7 +242,9 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
     if reply.content_type == "text/html":
         await reply.json_object()  # the page of a proxy, which it raises the words of
     parser = NdjsonParser()
+    has_begun = False
     while (lines := await reply.read(parser)) is not None:
+        has_begun = True
         for line in lines:
             delta = builder.add(reply.parse(line))
             if delta is not None:
@@ -248,4 +252,6 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
             if builder.is_whole:
                 await reply.drain()
                 return
+    if parser.rest and not has_begun and reply.content_type != "application/x-ndjson":
+        reply.parse(parser.rest)  # no stream, and it says what it is instead
     raise reply.incomplete()

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from teff.messages import ModelUsage, ToolCall, read_arguments
+from teff.messages import ModelUsage, ToolCall
 from teff.provider.choices import settled
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import (
+    CharacterJoiner,
     UnreadableReply,
     as_mapping,
     as_text,
@@ -20,6 +21,7 @@ from teff.provider.reading import (
     content_text,
     free_call_id,
     read_usage,
+    read_whole_arguments,
 )
 
 __all__ = ["ReplyBuilder", "read_reply"]
@@ -55,6 +57,8 @@ class ReplyBuilder:
         self._request = request
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self._text_joiner = CharacterJoiner()
+        self._thinking_joiner = CharacterJoiner()
         self._calls: list[ToolCall] = []
         self._used_ids = call_ids(request.messages)
         self._done_reason = ""
@@ -76,17 +80,25 @@ class ReplyBuilder:
         """
         self._model = as_text(frame.get("model")) or self._model
         message = as_mapping(frame.get("message"))
-        text, thinking = content_text(message.get("content")), as_text(message.get("thinking"))
+        text = self._text_joiner.feed(content_text(message.get("content")))
+        thinking = self._thinking_joiner.feed(as_text(message.get("thinking")))
         self._text.append(text)
         self._thinking.append(thinking)
         self._add_calls(message.get("tool_calls"))
         if frame.get("done") is True:
             self._finish(frame)
-        shown = "" if self._request.choices else text
-        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
+        return self._shown(text, thinking)
+
+    def close(self) -> ChatDelta | None:
+        """Return what was held back to the end, if anything: half a character, as U+FFFD."""
+        text, thinking = self._text_joiner.close(), self._thinking_joiner.close()
+        self._text.append(text)
+        self._thinking.append(thinking)
+        return self._shown(text, thinking)
 
     def reply(self) -> ChatReply:
         """Return the reply, of what has come."""
+        self.close()
         text, reason = settled(self.text, self._done_reason or "stop", self._request.choices)
         return ChatReply(
             text=text,
@@ -96,6 +108,10 @@ class ReplyBuilder:
             usage=self._usage,
             model=self._model or self._request.model,
         )
+
+    def _shown(self, text: str, thinking: str) -> ChatDelta | None:
+        shown = "" if self._request.choices else text
+        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
 
     def _finish(self, frame: Mapping[str, Any]) -> None:
         self.is_whole = True
@@ -120,7 +136,7 @@ class ReplyBuilder:
     def _call(self, call: Mapping[str, Any], function: Mapping[str, Any]) -> ToolCall:
         call_id = free_call_id(call.get("id"), self._used_ids)
         self._used_ids.add(call_id)
-        arguments, error = read_arguments(function.get("arguments"))
+        arguments, error = read_whole_arguments(function.get("arguments"))
         extra = {name: call[name] for name in call if name not in _KNOWN_CALL_FIELDS}
         unknown = {name: function[name] for name in function if name not in _KNOWN_FUNCTION_FIELDS}
         if unknown:

@@ -147,16 +147,18 @@ class OpenAIProvider:
                     async with aclosing(_deltas(reply, builder)) as deltas:
                         async for delta in deltas:
                             yield delta
+                    if (held_back := builder.close()) is not None:
+                        yield held_back
                     whole = builder.reply()
                     if request.choices and whole.text:
                         yield ChatDelta(text=whole.text)
-        except IncompleteStream as error:
-            error.partial = builder.text
-            raise
         except ProviderError as error:
+            error.partial = builder.text
             raise self._explained(error) from None
         except UnreadableReply as error:
-            raise self._unreadable(error, request.model) from None
+            failure = self._unreadable(error, request.model)
+            failure.partial = builder.text
+            raise failure from None
         yield ChatDelta(reply=whole)
 
     async def models(self) -> Sequence[ModelInfo]:

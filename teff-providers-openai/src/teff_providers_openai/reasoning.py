@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from teff.provider.reading import as_mapping, as_text, content_text
+from teff.provider.reading import as_mapping, as_text, content_text, whole_text
 
 __all__ = ["ReasoningDetails", "read_reasoning"]
 
@@ -51,7 +51,11 @@ class ReasoningDetails:
 
     def fields(self) -> dict[str, Any]:
         """Return the field of the message that holds them; empty where there are none."""
-        return {"reasoning_details": self._details} if self._details else {}
+        details = [
+            {name: _whole(value) if name in _JOINED else value for name, value in detail.items()}
+            for detail in self._details
+        ]
+        return {"reasoning_details": details} if details else {}
 
     def _add(self, piece: dict[str, Any]) -> None:
         last = self._details[-1] if self._details else {}
@@ -64,3 +68,7 @@ class ReasoningDetails:
                 last[name] = as_text(last.get(name)) + value
             elif value is not None:
                 last[name] = value
+
+
+def _whole(value: object) -> object:
+    return whole_text(value) if isinstance(value, str) else value

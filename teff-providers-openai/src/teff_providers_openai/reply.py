@@ -15,6 +15,7 @@ from teff.provider.choices import settled
 from teff.provider.failures import error_in, shorten
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import (
+    CharacterJoiner,
     UnreadableReply,
     as_mapping,
     as_text,
@@ -68,6 +69,8 @@ class ReplyBuilder:
         self._request = request
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self._text_joiner = CharacterJoiner()
+        self._thinking_joiner = CharacterJoiner()
         self._details = ReasoningDetails()
         self._calls = ToolCallAssembler()
         self._finish_reason = ""
@@ -98,9 +101,14 @@ class ReplyBuilder:
             )
         # Pieces without choices carry counts, or the marks of a filter.
         choice = _first_choice(data.get("choices"))
-        text, thinking = self._take(choice) if choice else ("", "")
-        shown = "" if self._request.choices else text
-        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
+        return self._shown(*self._take(choice)) if choice else None
+
+    def close(self) -> ChatDelta | None:
+        """Return what was held back to the end, if anything: half a character, as U+FFFD."""
+        text, thinking = self._text_joiner.close(), self._thinking_joiner.close()
+        self._text.append(text)
+        self._thinking.append(thinking)
+        return self._shown(text, thinking)
 
     def reply(self) -> ChatReply:
         """Return the reply, of what has come.
@@ -108,6 +116,7 @@ class ReplyBuilder:
         Raises:
             UnreadableReply: it calls a tool without a name.
         """
+        self.close()
         reason = _FINISH_REASONS.get(self._finish_reason, self._finish_reason)
         if self._refused:
             reason = "content_filter"
@@ -135,13 +144,19 @@ class ReplyBuilder:
             text = content
         else:
             thinking = read_reasoning(delta)
+            thinking = self._thinking_joiner.feed(thinking)
             text = content_text(content) + self._take_rest(delta)
+        text = self._text_joiner.feed(text)
         self._text.append(text)
         if thinking:
             self._thinking.append(thinking)
         if reason := choice.get("finish_reason"):
             self._finish(reason, choice)
         return text, thinking
+
+    def _shown(self, text: str, thinking: str) -> ChatDelta | None:
+        shown = "" if self._request.choices else text
+        return ChatDelta(text=shown, thinking=thinking) if shown or thinking else None
 
     def _take_rest(self, delta: Mapping[str, Any]) -> str:
         """Take in what is neither text nor reasoning, and return the words of a refusal."""

@@ -10,7 +10,13 @@ from typing import Any
 import attrs
 
 from teff.messages import ToolCall, read_arguments
-from teff.provider.reading import UnreadableReply, as_mapping, as_text, free_call_id
+from teff.provider.reading import (
+    UnreadableReply,
+    as_mapping,
+    as_text,
+    free_call_id,
+    read_whole_arguments,
+)
 
 __all__ = ["ToolCallAssembler", "message_fields", "to_wire"]
 
@@ -100,9 +106,9 @@ class ToolCallAssembler:
         for slot in self._slots:
             if not slot.name:
                 raise UnreadableReply("it calls a tool without saying which")
-            arguments, error = read_arguments(slot.arguments)
+            arguments, error = read_whole_arguments(slot.arguments)
             if error and complete:
-                closed = read_arguments(slot.arguments + _missing_brackets(slot.arguments))
+                closed = read_whole_arguments(slot.arguments + _missing_brackets(slot.arguments))
                 arguments, error = (arguments, error) if closed[1] else closed
             if cut_off and slot is self._slots[-1] and not slot.arguments.strip():
                 error = "the arguments were cut off by the token limit"

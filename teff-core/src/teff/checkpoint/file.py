@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from teff.checkpoint.keys import require_key
+from teff.checkpoint.keys import require_age, require_key
 from teff.checkpoint.protocol import (
     Durability,
     Lease,
@@ -91,6 +92,9 @@ class FileCheckpointer:
         # One thread: what is asked of the store is done in the order in which it was asked.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="teff-files")
 
+    def __repr__(self) -> str:
+        return f"FileCheckpointer({str(self._runs.folder)!r}, durability={self.durability!r})"
+
     # --- For the engine ---
 
     async def claim(self, run_id: str, *, owner: str = "default") -> Lease:
@@ -116,7 +120,9 @@ class FileCheckpointer:
         return lease
 
     def _give_back(self, claiming: Future[Lease]) -> None:
-        if not claiming.cancelled() and not claiming.exception():
+        if claiming.cancelled() or claiming.exception():
+            return
+        with suppress(CheckpointError, OSError):  # then it runs out
             self._release(claiming.result(), "running")
 
     async def renew(self, lease: Lease) -> Lease:
@@ -193,6 +199,7 @@ class FileCheckpointer:
     async def prune(self, *, older_than: float, owner: str = "default") -> int:
         """Delete the runs that ended over ``older_than`` seconds ago; see `RunStore.prune`."""
         require_key("any", owner)
+        require_age(older_than)
         return await self._do("", self._runs.prune, owner, self._runs.clock() - older_than)
 
     # --- Inside ---

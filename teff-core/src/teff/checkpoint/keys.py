@@ -1,10 +1,10 @@
-"""The key of a stored run: its owner and its id."""
+"""What a store of runs is asked with: the owner and the id of a run, and an age."""
 
 from __future__ import annotations
 
 from teff.errors import ConfigError
 
-__all__ = ["require_key"]
+__all__ = ["require_age", "require_key"]
 
 
 def require_key(run_id: str, owner: str, *, name: str = "run_id") -> None:
@@ -23,6 +23,18 @@ def require_key(run_id: str, owner: str, *, name: str = "run_id") -> None:
     for what, value in ((name, run_id), ("owner", owner)):
         if problem := _problem(value):
             raise ConfigError(f"{what}={value!r} {problem}.", path=what)
+
+
+def require_age(older_than: float) -> None:
+    """Refuse an age in seconds below 0, or none at all.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if not older_than >= 0:
+        raise ConfigError(
+            f"older_than={older_than!r}: give a number of seconds, 0 or more.", path="older_than"
+        )
 
 
 def _problem(value: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from teff.checkpoint.keys import require_key
+from teff.checkpoint.keys import require_age, require_key
 from teff.checkpoint.protocol import (
     Durability,
     Lease,
@@ -151,6 +151,7 @@ class MemoryCheckpointer:
 
     async def prune(self, *, older_than: float, owner: str = "default") -> int:
         """Delete the runs that ended over ``older_than`` seconds ago; see `RunStore.prune`."""
+        require_age(older_than)
         before = self._clock() - older_than
         old = [
             run.run_id

@@ -165,7 +165,8 @@ class StoredLease:
         """Read a lease file. What cannot be read is nobody's: a loss of power leaves such files."""
         try:
             content = json.loads(text)
-            lease = cls(**{**content, "until": time_of(content["until"])})
+            values = {field.name: content[field.name] for field in attrs.fields(cls)}
+            lease = cls(**{**values, "until": time_of(values["until"])})
             whole = lease.state in get_args(RunState) and isinstance(lease.holder, str)
             numbers = (lease.epoch, lease.records, lease.ttl)
             if whole and all(isinstance(number, int | float) for number in numbers):

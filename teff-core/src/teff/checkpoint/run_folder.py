@@ -228,17 +228,17 @@ class RunFolder:
                     f"there is no run {place.run_id!r} of owner {place.owner!r}",
                     run_id=place.run_id,
                 )
-            content, lease, whole = file.read(), file.lease, (_last(file) or (0, 0.0))[0]
-        stored = _read(place, content, lease, up_to=at).records
+            content, lease, last = file.read(), file.lease, _last(file)
         if at is None:
-            return [entry.record for entry in stored], lease.left
-        if isinstance(at, bool) or not 1 <= at <= len(stored):
+            return _records(_read(place, content, lease)), lease.left
+        whole = last[0] if last is not None else 0
+        if isinstance(at, bool) or not 1 <= at <= whole:
             raise CheckpointError(
-                f"run {place.run_id!r} has no record {at}: it has {len(stored)}, counted from 1",
+                f"run {place.run_id!r} has no record {at}: it has {whole}, counted from 1",
                 run_id=place.run_id,
             )
-        records = [entry.record for entry in stored[:at]]
-        if at == whole:
+        records = _records(_read(place, content, lease, up_to=at))[:at]
+        if at == max(whole, lease.records):
             return records, lease.left
         return records, "paused" if records[-1].kind == "pause" else "running"
 
@@ -308,6 +308,10 @@ def _read(place: Place, content: bytes, lease: StoredLease, *, up_to: int | None
             run_id=place.run_id,
         )
     return text
+
+
+def _records(text: RunText) -> list[Record]:
+    return [entry.record for entry in text.records]
 
 
 def _last(file: RunFile) -> tuple[int, float] | None:

@@ -72,6 +72,7 @@ class Live:
             "tool_call": self._tool_call,
             "llm_retry": self._retry,
             "llm_fallback": self._fallback,
+            "limit": self._limit,
             "node_error": self._node_error,
         }
 
@@ -135,7 +136,8 @@ class Live:
         self._note(f"{route}   ({reason}, round {data['round']}{most})")
 
     def _token(self, event: StreamEvent) -> None:
-        if not self._show_answer:
+        # A file or a pipe gets the answer alone, once it is whole.
+        if not self._show_answer or not self._to_terminal:
             return
         if event.path != self._speaker:
             self._note(in_color(f"{outermost(event.path)}:", bold=True))
@@ -153,7 +155,14 @@ class Live:
 
     def _fallback(self, event: StreamEvent) -> None:
         error = _shorten(event.data["error"], _LONGEST_DETAIL)
-        self._note(in_color(f"  {error} (asking {event.data['to']} instead)", fg="yellow"))
+        following = f"{event.data['to_provider']}/{event.data['to_model']}"
+        self._note(in_color(f"  {error} (asking {following} instead)", fg="yellow"))
+
+    def _limit(self, event: StreamEvent) -> None:
+        # A bound of the whole run is what the last line says.
+        if scope := event.data.get("scope"):
+            told = f"  {outermost(scope)} reached its {event.data['reason']} (going on without it)"
+            self._note(in_color(told, fg="yellow"))
 
     def _node_end(self, event: StreamEvent) -> None:
         # What the nodes inside of a sub-flow write is its own until it ends.

@@ -13,6 +13,7 @@ from teff.checkpoint import Record
 from teff.cli.answers import read_answers
 from teff.cli.execute import Begin, Executor
 from teff.cli.live import Live
+from teff.cli.messages import show_warning
 from teff.cli.recorded import Recorded, find_run, recall, require_no_chat
 from teff.cli.reporting import report_run
 from teff.cli.run_options import read_run_options, takes_json, takes_run_options
@@ -69,6 +70,8 @@ def command(ctx: click.Context, /, run_id: str, file: str | None, **given: Any) 
             if given["answers"]:
                 options["resume"] = _read_answers(workflow, recorded, given["answers"], executor)
             recall(live, recorded, executor.runner)
+            if _has_changed(workflow, about):
+                show_warning(f"{workflow.path} is not what it was when run {run_id!r} began.")
         except TeffError as wrong:
             error = wrong
         else:
@@ -140,13 +143,14 @@ def _beginning(workflow: Workflow, options: RunOptions) -> Begin:
     return begin
 
 
+def _has_changed(workflow: Workflow, about: Mapping[str, Any]) -> bool:
+    now = workflow.origin["digest"]
+    return bool(about.get("workflow", {}).get("digest", now) != now)
+
+
 def _explained(error: GraphChanged, workflow: Workflow, about: Mapping[str, Any]) -> GraphChanged:
-    """Say also whether it is the file that has changed."""
-    then = about.get("workflow", {}).get("digest")
-    if then is None:
+    """Say also what it is that has changed, where it is not the file."""
+    if "workflow" not in about or _has_changed(workflow, about):
         return error
-    if then == workflow.origin["digest"]:
-        why = "is the same: it is a file that it includes, a plugin, or Teff itself"
-    else:
-        why = "is not what it was"
+    why = "is the same: it is a file that it includes, a plugin, or Teff itself"
     return GraphChanged(f"{error}. ({workflow.path} {why}.)", run_id=error.run_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +17,6 @@ __all__ = ["MORE_ROOM", "Asking"]
 
 #: By how much the token limit of an answer that was cut off is multiplied, once.
 MORE_ROOM = 2
-
-#: With these a server says that the request is wrong, or failed to make a grammar of a schema.
-_REFUSED = frozenset({400, 404, 422, 500, 501})
-_OF_THE_SCHEMA = re.compile(
-    r"json.?schema|response_format|grammar|structured.output|invalid (?:schema|format)|for format",
-    re.IGNORECASE,
-)
 
 
 class Asking:
@@ -70,54 +62,27 @@ class Asking:
     ) -> ChatReply:
         """Ask once.
 
-        A server that refuses the schema is asked again without it, then and in all that follows:
-        the conversation says what is wanted. It is told as an ``llm_retry`` event.
+        Later questions go first to the model that answered.
 
         Raises:
             ProviderError: the model could not be asked.
         """
         try:
-            return await self._ask(messages, tools)
+            given = await self._harness.ask(
+                messages,
+                tools=tools,
+                json_schema=self._schema,
+                max_tokens=self._max_tokens,
+                options=self._options if self.tells_form(tools) else None,
+                stream=self._stream,
+                on_token=self._on_token,
+            )
         except ProviderError as error:
             for failure in self._failures:
                 error.add_note(failure)
             raise
-
-    async def _ask(
-        self, messages: Sequence[Message | Mapping[str, Any]], tools: Sequence[ToolSpec]
-    ) -> ChatReply:
-        try:
-            return await self._call(messages, tools)
-        except ProviderError as error:
-            if error.shown or not (self._sends_schema(tools) and _refuses_schema(error)):
-                raise
-            self._schema = None
-            refused = {
-                "provider": error.provider or self._harness.provider.name,
-                "model": error.model or self._harness.model,
-                "attempt": 1,
-                "wait": 0.0,
-                "error": str(error),
-            }
-            await self._ctx.emit("llm_retry", refused)
-        return await self._call(messages, tools)
-
-    async def _call(
-        self, messages: Sequence[Message | Mapping[str, Any]], tools: Sequence[ToolSpec]
-    ) -> ChatReply:
-        return await self._harness.call(
-            messages,
-            tools=tools,
-            json_schema=self._schema,
-            max_tokens=self._max_tokens,
-            options=self._options if self.tells_form(tools) else None,
-            stream=self._stream,
-            on_token=self._on_token,
-        )
-
-    def _sends_schema(self, tools: Sequence[ToolSpec]) -> bool:
-        able = any(target.provider.capabilities.json_schema for target in self._harness.targets)
-        return self._schema is not None and able and self.tells_form(tools)
+        self._harness = self._harness.starting_at(given.place)
+        return given.reply
 
     def more_room(self) -> int | None:
         """Double the token limit, once; return it, or None where there is none or it was doubled."""
@@ -142,8 +107,3 @@ class Asking:
         await self._ctx.emit("llm_fallback", fallback_event(first, following.first, problem))
         self._harness, self._max_tokens = following, None
         return True
-
-
-def _refuses_schema(error: ProviderError) -> bool:
-    told = f"{error} {error.body}"
-    return error.status in _REFUSED and _OF_THE_SCHEMA.search(told) is not None

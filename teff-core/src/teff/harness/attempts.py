@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Protocol, TypeAlias
 
 import attrs
 
 from teff.errors import ProviderError
-from teff.harness.cache import ReplyCache, cache_key
-from teff.harness.concurrency import slot
+from teff.harness.cache import CacheFinder, cache_key
+from teff.harness.concurrency import provider_concurrency, slot
 from teff.harness.journaled import reply_from_json, reply_to_json
 from teff.harness.retry import RetryPolicy
 from teff.harness.targets import Target, is_empty
@@ -95,7 +95,7 @@ class Attempts:
     Attributes:
         ctx: the step that the calls belong to.
         retry: when a call is tried again.
-        cache: where answers are looked up and kept, or None.
+        cache: finds where answers are looked up and kept; None keeps none.
         max_parallel: how many calls of one provider run at once, or None.
         on_llm: hears of each answer, cached ones too.
         on_token: hears the pieces, beside the ``token`` events.
@@ -105,7 +105,7 @@ class Attempts:
 
     ctx: ExecContext
     retry: RetryPolicy
-    cache: ReplyCache | None = None
+    cache: CacheFinder | None = None
     max_parallel: int | None = None
     on_llm: ModelCallback | None = None
     on_token: TokenCallback | None = None
@@ -119,12 +119,13 @@ class Attempts:
             ProviderError: the last attempt failed, or one after something was shown.
             LimitSignal: the run may make no further call.
         """
-        key = cache_key(target.provider, request) if self.cache is not None else ""
-        if self.cache is not None and (kept := await self.cache.get(key)) is not None:
+        cache = self.cache(target.provider) if self.cache is not None else None
+        key = cache_key(target.provider, request) if cache is not None else ""
+        if cache is not None and (kept := await cache.get(key)) is not None:
             return await self._from_cache(target, request, reply_from_json(kept), shown)
         reply = await self._until_answered(target, request, shown)
-        if self.cache is not None and _may_be_kept(reply):
-            await self.cache.put(key, reply_to_json(reply))
+        if cache is not None and _may_be_kept(reply):
+            await cache.put(key, reply_to_json(reply))
         return Answered(reply)
 
     async def _until_answered(
@@ -133,7 +134,7 @@ class Attempts:
         attempt = 1
         while True:
             try:
-                async with slot(target.provider.name, self.max_parallel, target.max_parallel):
+                async with slot(*self._bounds(target)):
                     self.ctx.count_model_call(target.name)
                     return await self._attempt(target, request, shown)
             except ProviderError as error:
@@ -141,18 +142,27 @@ class Attempts:
                 wait = None if shown.anything else self.retry.wait_before_retry(error, attempt)
                 if wait is None:
                     raise
-                await self.ctx.emit(
-                    "llm_retry",
-                    {
-                        "provider": target.provider.name,
-                        "model": request.model,
-                        "attempt": attempt,
-                        "wait": wait,
-                        "error": str(error),
-                    },
-                )
+                await self.tell_retry(target, error, attempt=attempt, wait=wait)
             await asyncio.sleep(wait)
             attempt += 1
+
+    async def tell_retry(
+        self, target: Target, error: ProviderError, *, attempt: int, wait: float
+    ) -> None:
+        """Tell that ``target`` is asked again after ``error``, in ``wait`` seconds."""
+        told = {"attempt": attempt, "wait": wait, "error": str(error)}
+        await self.ctx.emit(
+            "llm_retry", {"provider": target.provider_name, "model": target.model, **told}
+        )
+
+    def _bounds(self, target: Target) -> list[tuple[Hashable, int | None]]:
+        name = target.provider_name
+        return [
+            (("node", name), self.max_parallel),
+            # Two workflows may each declare a provider of this name, and mean two servers.
+            (("declared", id(target.provider)), target.max_parallel),
+            (("process", name), provider_concurrency(name)),
+        ]
 
     async def _attempt(self, target: Target, request: ChatRequest, shown: Shown) -> ChatReply:
         self._tell("teff_llm_request", request=request)
@@ -190,7 +200,7 @@ class Attempts:
         milliseconds = seconds * 1000.0
         if self.ctx.listening:
             event = {
-                "provider": target.provider.name,
+                "provider": target.provider_name,
                 "model": model,
                 "asked": target.name,
                 "prompt_tokens": used.prompt_tokens,
@@ -205,7 +215,7 @@ class Attempts:
         if self.on_llm is not None:
             await _heard(
                 self.on_llm(
-                    target.provider.name,
+                    target.provider_name,
                     model,
                     used.prompt_tokens,
                     used.completion_tokens,
@@ -215,7 +225,7 @@ class Attempts:
         if self.ctx.run.on_llm_payload is not None:
             await tell_payload(
                 self.ctx,
-                provider=target.provider.name,
+                provider=target.provider_name,
                 model=model,
                 messages=request.messages,
                 content=reply.text,
@@ -240,7 +250,7 @@ class Attempts:
                 await close()
         raise ProviderError(
             f"provider {target.provider.name!r} ended a stream without the whole reply",
-            provider=target.provider.name,
+            provider=target.provider_name,
             model=request.model,
         )
 
@@ -252,7 +262,7 @@ class Attempts:
         if not text:
             return
         await self.ctx.emit(
-            "token", {"token": text, "provider": target.provider.name, "model": target.model}
+            "token", {"token": text, "provider": target.provider_name, "model": target.model}
         )
         if self.on_token is not None:
             await _heard(self.on_token(text))

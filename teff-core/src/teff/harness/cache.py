@@ -6,9 +6,10 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -17,6 +18,7 @@ from teff.harness.journaled import request_as_json
 from teff.provider import ChatRequest, Provider
 
 __all__ = [
+    "CacheFinder",
     "CacheOption",
     "MemoryReplyCache",
     "ReplyCache",
@@ -38,7 +40,8 @@ class ReplyCache(Protocol):
         ...
 
 
-#: True is the cache of this process, a text the path of a file, None and False no cache.
+#: True keeps answers for as long as their provider is there, a text is the path of a file, None and
+#: False are no cache.
 CacheOption: TypeAlias = bool | str | ReplyCache | None
 
 
@@ -76,30 +79,50 @@ class MemoryReplyCache:
                 self._replies.popitem(last=False)
 
 
-_of_this_process = MemoryReplyCache()
+#: Finds the cache for the calls of a provider.
+CacheFinder: TypeAlias = Callable[[Provider], ReplyCache]
+
+#: With the provider its answers go.
+_of_providers: WeakKeyDictionary[Provider, MemoryReplyCache] = WeakKeyDictionary()
 _by_path: dict[Path, ReplyCache] = {}
 
+#: Words that YAML takes for text, and their writer for true or false.
+_NO_PATHS = frozenset({"true", "false", "yes", "no", "on", "off"})
 
-def cache_of(option: CacheOption) -> ReplyCache | None:
-    """Return the cache that the option ``cache`` of a node means.
+
+def cache_of(option: CacheOption) -> CacheFinder | None:
+    """Return what finds the cache that the option ``cache`` of a node means; None is no cache.
 
     Raises:
-        ConfigError: it means none.
+        ConfigError: it means none, or a file in a folder that is not there.
     """
     if option is None or option is False:
         return None
     if option is True:
-        return _of_this_process
-    if isinstance(option, str) and option:
-        from teff.harness.sqlite_cache import SQLiteReplyCache  # sqlite3 is loaded where it is used
-
-        path = Path(option).expanduser().resolve()
-        return _by_path.setdefault(path, SQLiteReplyCache(path))
+        return _of_provider
+    if isinstance(option, str) and option.strip() and option.lower() not in _NO_PATHS:
+        cache = _of_path(Path(option).expanduser().resolve())
+        return lambda provider: cache
     if isinstance(option, ReplyCache):
-        return option
+        return lambda provider: option
     raise ConfigError(
         f"cache: {option!r} is neither true, nor the path of a file, nor a cache.", path="cache"
     )
+
+
+def _of_provider(provider: Provider) -> ReplyCache:
+    return _of_providers.setdefault(provider, MemoryReplyCache())
+
+
+def _of_path(path: Path) -> ReplyCache:
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"cache: there is no folder {str(path.parent)!r} to keep {path.name!r} in.",
+            path="cache",
+        )
+    from teff.harness.sqlite_cache import SQLiteReplyCache  # sqlite3 is loaded where it is used
+
+    return _by_path.setdefault(path, SQLiteReplyCache(path))
 
 
 def cache_key(provider: Provider, request: ChatRequest) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 from weakref import WeakKeyDictionary
 
@@ -14,9 +14,9 @@ __all__ = ["check_limit", "provider_concurrency", "set_provider_concurrency", "s
 _limits: dict[str, int] = {}
 
 #: Semaphores belong to the event loop in which they are waited for.
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], asyncio.Semaphore]] = (
-    WeakKeyDictionary()
-)
+_slots: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[tuple[Hashable, int], asyncio.Semaphore]
+] = WeakKeyDictionary()
 
 
 def set_provider_concurrency(provider: str, limit: int | None) -> None:
@@ -60,22 +60,22 @@ def provider_concurrency(provider: str) -> int | None:
 
 
 @asynccontextmanager
-async def slot(provider: str, *limits: int | None) -> AsyncIterator[None]:
-    """Wait until a call of ``provider`` may be made; inside the ``async with`` it counts.
+async def slot(*bounds: tuple[Hashable, int | None]) -> AsyncIterator[None]:
+    """Wait until a call may be made; inside the ``async with`` it counts.
 
     Args:
-        provider: its name.
-        *limits: bounds beside that of `set_provider_concurrency`; all are kept to, and None is
-            none. Calls with the same bound share it.
+        *bounds: who shares a bound, and how many of them run at once; None is no bound. All are
+            kept to.
     """
     async with AsyncExitStack() as held:
         # Narrow bounds first, so that nobody waits in a narrow one and holds a wide one meanwhile.
-        bounds = {bound for bound in (*limits, _limits.get(provider)) if bound is not None}
-        for bound in sorted(bounds):
-            await held.enter_async_context(_semaphore(provider, bound))
+        for bound, who in sorted(
+            ((bound, who) for who, bound in bounds if bound is not None), key=lambda it: it[0]
+        ):
+            await held.enter_async_context(_semaphore(who, bound))
         yield
 
 
-def _semaphore(provider: str, bound: int) -> asyncio.Semaphore:
+def _semaphore(who: Hashable, bound: int) -> asyncio.Semaphore:
     of_the_loop = _slots.setdefault(asyncio.get_running_loop(), {})
-    return of_the_loop.setdefault((provider, bound), asyncio.Semaphore(bound))
+    return of_the_loop.setdefault((who, bound), asyncio.Semaphore(bound))

@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 import attrs
 
 from teff.errors import ConfigError, ProviderError, suggest
-from teff.harness.attempts import Attempts, ModelCallback, Screen, Shown, TokenCallback
+from teff.harness.attempts import Answered, Attempts, ModelCallback, Screen, Shown, TokenCallback
 from teff.harness.cache import CacheOption, cache_of
 from teff.harness.concurrency import check_limit
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
@@ -24,6 +24,7 @@ from teff.harness.targets import (
     fallback_event,
     hands_over,
     may_fall_back,
+    refuses_schema,
     targets_of,
 )
 from teff.harness.trim import trim_messages
@@ -32,7 +33,20 @@ from teff.plugins.log import warn
 from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
 from teff.runtime import ExecContext
 
-__all__ = ["Harness", "HarnessSettings"]
+__all__ = ["Given", "Harness", "HarnessSettings"]
+
+
+@attrs.frozen
+class Given:
+    """An answer.
+
+    Attributes:
+        reply: what was said.
+        place: which of the harness's models said it, from 0.
+    """
+
+    reply: ChatReply
+    place: int = 0
 
 
 class HarnessSettings(TypedDict, total=False):
@@ -113,6 +127,8 @@ class Harness:
         self._ctx = ctx or ExecContext(node_id="harness")
         self._settings = settings
         self._cache = cache_of(settings.get("cache"))
+        #: The targets that have refused a schema.
+        self._refusing: set[str] = set()
         self._retry = RetryPolicy(
             max_retries=settings.get("max_retries", 2),
             max_wait=settings.get("max_retry_wait", 120.0),
@@ -175,10 +191,14 @@ class Harness:
 
     def fallbacks_left(self) -> Self | None:
         """Return a harness for what comes after the first model, or None where nothing does."""
-        if len(self.targets) == 1:
-            return None
+        return self.starting_at(1) if len(self.targets) > 1 else None
+
+    def starting_at(self, place: int) -> Self:
+        """Return a harness that asks the model at ``place`` first, from 0; it may be this one."""
+        if place == 0:
+            return self
         left = copy(self)
-        left.targets = self.targets[1:]
+        left.targets = self.targets[place:]
         return left
 
     async def call(
@@ -194,7 +214,34 @@ class Harness:
         stream: bool = False,
         on_token: TokenCallback | None = None,
     ) -> ChatReply:
-        """Ask once and return the whole answer.
+        """Ask once and return the whole answer; see `ask`, which says who gave it too."""
+        asked = await self.ask(
+            messages,
+            tools=tools,
+            choices=choices,
+            json_schema=json_schema,
+            max_tokens=max_tokens,
+            stop=stop,
+            options=options,
+            stream=stream,
+            on_token=on_token,
+        )
+        return asked.reply
+
+    async def ask(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        choices: Sequence[str] | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_token: TokenCallback | None = None,
+    ) -> Given:
+        """Ask once and return the whole answer, and which of the models gave it.
 
         The conversation is made valid before it goes out (see `valid_messages`), and cut to what
         the settings allow (see `trim_messages`). Where a model fails for good before anything was
@@ -227,20 +274,22 @@ class Harness:
             choices=choices,
             json_schema=json_schema,
             temperature=own.get("temperature"),
-            max_tokens=max_tokens or self.max_tokens,
+            max_tokens=self.max_tokens if max_tokens is None else max_tokens,
             stop=stop,
             timeout=own.get("timeout"),
             deadline=own.get("deadline"),
             options={**(own.get("options") or {}), **(options or {})},
         )
         attempts = self._attempts(draft, stream=stream, on_token=on_token)
-        ask = partial(self._ask, draft, attempts)
+        ask = partial(self._ask_in_turn, draft, attempts)
         if self._ctx.run.journal is None:
-            return reply_from_json(await ask())
-        # The request is part of the key, so a recorded reply never answers another one.
-        digest = request_digest(self._request(self.first, draft))
-        key = f"llm:{digest}:{self._ctx.number(f'llm:{digest}')}"
-        return reply_from_json(await self._ctx.once(key, ask))
+            given = await ask()
+        else:
+            # The request is part of the key, so a recorded reply never answers another one.
+            digest = request_digest(self._request(self.first, draft))
+            key = f"llm:{digest}:{self._ctx.number(f'llm:{digest}')}"
+            given = await self._ctx.once(key, ask)
+        return Given(reply_from_json(given), given.get("place", 0))
 
     def _conversation(
         self, messages: Sequence[Message | Mapping[str, Any]], tools: Sequence[ToolSpec]
@@ -260,30 +309,50 @@ class Harness:
             tools=tools,
         )
 
-    async def _ask(self, draft: ChatRequest, attempts: Attempts) -> dict[str, Any]:
+    async def _ask_in_turn(self, draft: ChatRequest, attempts: Attempts) -> dict[str, Any]:
         """Ask one target after the other; return the answer as the journal keeps it."""
         shown = Shown()
         failures: list[str] = []
-        for target, following in zip(self.targets, (*self.targets[1:], None), strict=True):
-            request = self._request(target, draft)
+        for place, target in enumerate(self.targets):
+            is_last = place == len(self.targets) - 1
             try:
-                answered = await attempts.answer(target, request, shown)
+                answered = await self._ask(target, draft, attempts, shown)
             except ProviderError as error:
-                if following is None or shown.anything or not may_fall_back(error):
+                if is_last or shown.anything or not may_fall_back(error):
                     for failure in failures:
                         error.add_note(failure)
                     raise
                 problem = str(error)
             else:
-                if following is None or not hands_over(answered.reply):
+                if is_last or not hands_over(answered.reply):
                     reply = self._read(answered.reply, draft)
                     # What came from the cache was paid for before.
                     asked = {} if answered.cached else {"asked": target.name}
-                    return {**reply_to_json(reply), **asked}
+                    return {**reply_to_json(reply), **asked, "place": place}
                 problem = "the answer is empty"
             failures.append(failure_note(target, problem))
+            following = self.targets[place + 1]
             await self._ctx.emit("llm_fallback", fallback_event(target, following, problem))
         raise AssertionError("the last target answers or raises")
+
+    async def _ask(
+        self, target: Target, draft: ChatRequest, attempts: Attempts, shown: Shown
+    ) -> Answered:
+        """Ask one target; where it refuses the schema of the answer, now and later without it.
+
+        The conversation says what is wanted, too. It is told as an ``llm_retry`` event.
+        """
+        request = self._request(target, draft)
+        if target.name in self._refusing:
+            request = attrs.evolve(request, json_schema=None)
+        try:
+            return await attempts.answer(target, request, shown)
+        except ProviderError as error:
+            if request.json_schema is None or shown.anything or not refuses_schema(error):
+                raise
+            self._refusing.add(target.name)
+            await attempts.tell_retry(target, error, attempt=1, wait=0.0)
+        return await attempts.answer(target, attrs.evolve(request, json_schema=None), shown)
 
     def _request(self, target: Target, draft: ChatRequest) -> ChatRequest:
         """Return what ``target`` is asked: what it cannot enforce is left out."""
@@ -297,6 +366,7 @@ class Harness:
             model=target.model,
             messages=messages,
             json_schema=draft.json_schema if takes_schema else None,
+            options=draft.options if target.takes_options else {},
         )
 
     def _attempts(

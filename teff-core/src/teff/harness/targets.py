@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ __all__ = [
     "is_empty",
     "may_fall_back",
     "read_fallback",
+    "refuses_schema",
     "targets_of",
 ]
 
@@ -37,18 +39,22 @@ class Target:
 
     Attributes:
         provider: who is asked.
+        provider_name: what the workflow calls it.
         model: the model's name as the provider knows it.
         max_parallel: how many calls of the provider run at once, as it is declared; None: any number.
+        takes_options: whether the settings of the first choice's provider are meant for this one.
     """
 
     provider: Provider
+    provider_name: str
     model: str
     max_parallel: int | None = None
+    takes_options: bool = True
 
     @property
     def name(self) -> str:
         """``provider/model``, under which calls are counted and paid."""
-        return f"{self.provider.name}/{self.model}"
+        return f"{self.provider_name}/{self.model}"
 
 
 def checked_fallbacks(fallbacks: Iterable[Any] | str | None) -> tuple[Fallback, ...]:
@@ -99,8 +105,10 @@ def targets_of(
     return tuple(
         Target(
             provider=registry.derive(name, (overrides or {}) if name == provider else {}),
+            provider_name=name,
             model=its_model,
             max_parallel=registry.max_parallel(name),
+            takes_options=name == provider,
         )
         for name, its_model in named
     )
@@ -111,9 +119,17 @@ def read_fallback(fallback: Fallback, provider: str, registry: ProviderRegistry)
 
     What stands before the first slash is a provider where one is called so: names of models have
     slashes too (``meta-llama/llama-3.3-70b``).
+
+    Raises:
+        ConfigError: it is the name of a declared provider, without a model.
     """
     if isinstance(fallback, Mapping):
         return fallback.get("provider") or provider, fallback["model"]
+    if fallback in registry.declared():
+        raise ConfigError(
+            f"fallbacks: {fallback!r} is a provider: name a model of it, {fallback}/MODEL.",
+            path="fallbacks",
+        )
     name, slash, model = fallback.partition("/")
     # One that is not installed counts too: to say so is better than to ask another for its models.
     if slash and model and (name in registry.names() or name in OFFICIAL["teff.providers"]):
@@ -138,12 +154,26 @@ def hands_over(reply: ChatReply) -> bool:
 def fallback_event(target: Target, following: Target, problem: str) -> dict[str, Any]:
     """Return what an ``llm_fallback`` event holds: from whom to whom, and why."""
     return {
-        "provider": target.provider.name,
+        "provider": target.provider_name,
         "model": target.model,
-        "to_provider": following.provider.name,
+        "to_provider": following.provider_name,
         "to_model": following.model,
         "error": problem,
     }
+
+
+#: With these a server says that the request is wrong, or failed to make a grammar of a schema.
+_REFUSED = frozenset({400, 404, 422, 500, 501})
+_OF_THE_SCHEMA = re.compile(
+    r"json.?schema|response_format|grammar|structured.output|invalid (?:schema|format)|for format",
+    re.IGNORECASE,
+)
+
+
+def refuses_schema(error: ProviderError) -> bool:
+    """Say whether a server refused a request for the schema of its answer."""
+    told = f"{error} {error.body}"
+    return error.status in _REFUSED and _OF_THE_SCHEMA.search(told) is not None
 
 
 def failure_note(target: Target, problem: str) -> str:

@@ -265,6 +265,10 @@ class AssistantNode(ModelNode, SkilledNode):
         """Say whether a loop of tool calls ends with ``reply``."""
         return not reply.tool_calls or (self.stop_when is not None and self.stop_when(reply))
 
+    def uses_tools(self) -> Iterable[str]:
+        """Return the names of the tools that must be there."""
+        return named_tools(self.use_tools)
+
     async def _recalled(self, ctx: ExecContext, state: Mapping[str, Any], asked: str) -> str:
         """Return what memory holds for the user's last words."""
         memory = self.memory
@@ -277,7 +281,3 @@ class AssistantNode(ModelNode, SkilledNode):
             "memory",
             lambda: memory_text(memory, asked, {**state, **values}, node=ctx.node_id),
         )
-
-    def uses_tools(self) -> Iterable[str]:
-        """Return the names of the tools that must be there."""
-        return named_tools(self.use_tools)

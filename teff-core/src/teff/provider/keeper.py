@@ -18,6 +18,10 @@ __all__ = ["Closable", "close_now", "close_soon", "close_with_loop"]
 class Closable(Protocol):
     """What can be closed, again too, and after a try that was cancelled."""
 
+    def shut(self) -> bool:
+        """Keep nothing open from now on, and say whether anything still is."""
+        ...
+
     async def close(self) -> None:
         """Close all that is open."""
         ...
@@ -77,8 +81,12 @@ def close_soon(thing: Closable, loop: asyncio.AbstractEventLoop) -> None:
 
 def _start_closing(thing: Closable, loop: asyncio.AbstractEventLoop) -> None:
     keeper = _keepers.get(loop)
-    if keeper is not None and thing in keeper.things:
+    if keeper is None or thing not in keeper.things:
+        return
+    if thing.shut():
         task = loop.create_task(close_now(thing))
         # A loop refers to its tasks but weakly.
         keeper.tasks.add(task)
         task.add_done_callback(keeper.tasks.discard)
+    else:
+        keeper.things.discard(thing)

@@ -231,13 +231,18 @@ class _Connections:
         await line.close()
         self._closing.discard(line)
 
+    def shut(self) -> bool:
+        """Keep nothing that is given back from now on, and say whether anything is still open."""
+        self._is_closed = True
+        return bool(self._idle or self._closing)
+
     async def close(self) -> None:
         """Close what is idle, and what is given back from now on.
 
         Where this is cancelled it goes on when it is called again: a client that it has begun to
         close closes, and the others are still there. So are those whose own closing was cancelled.
         """
-        self._is_closed = True
+        self.shut()
         for lines in (self._idle, self._closing):
             while lines:
                 await lines.pop().close()

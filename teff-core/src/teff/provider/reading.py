@@ -7,14 +7,16 @@ value where it is of the right kind, and the neutral value where it is not.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import string
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from teff.messages import ModelUsage
+from teff.messages import ModelUsage, read_arguments
 
 __all__ = [
+    "CharacterJoiner",
     "UnreadableReply",
     "as_count",
     "as_mapping",
@@ -24,7 +26,11 @@ __all__ = [
     "free_call_id",
     "parse_json",
     "read_usage",
+    "read_whole_arguments",
+    "whole_text",
 ]
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class UnreadableReply(ValueError):
@@ -95,6 +101,57 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def whole_text(text: str) -> str:
+    r"""Return ``text`` with the halves of characters joined, and U+FFFD for each without the other.
+
+    JSON writes characters above U+FFFF as two escapes, which may come in two texts.
+
+    >>> whole_text("\ud83c" + "\udf0a"), whole_text("a\ud83c")
+    ('🌊', 'a\ufffd')
+    """
+    if text.isascii() or _HALF.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class CharacterJoiner:
+    r"""Joins characters that were cut in two between the pieces of a text.
+
+    Servers cut there that count as JavaScript does. The first half waits for the second.
+
+    >>> joiner = CharacterJoiner()
+    >>> joiner.feed("a\ud83c"), joiner.feed("\udf0a b\ud83c"), joiner.close()
+    ('a', '🌊 b', '\ufffd')
+    """
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def feed(self, piece: str) -> str:
+        """Take in the next piece; return what is whole."""
+        if not piece or (piece.isascii() and not self._half):
+            return piece
+        text = self._half + piece
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return whole_text(text.removesuffix(self._half))
+
+    def close(self) -> str:
+        """Return what stands for a half that was left alone, or ""."""
+        half, self._half = self._half, ""
+        return whole_text(half)
+
+
+def read_whole_arguments(raw: object) -> tuple[dict[str, Any], str]:
+    """Read tool arguments as `teff.messages.read_arguments` does, and as `whole_text` their texts."""
+    arguments, error = read_arguments(whole_text(raw) if isinstance(raw, str) else raw)
+    try:
+        text = json.dumps(arguments, ensure_ascii=False)
+    except RecursionError:
+        return {}, "the arguments are nested too deeply"
+    whole = whole_text(text)
+    return (arguments if whole == text else json.loads(whole)), error
 
 
 def call_ids(messages: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -155,9 +155,13 @@ class NdjsonParser:
     >>> parser = NdjsonParser()
     >>> parser.feed(b'{"n": 1}\n\n{"n"'), parser.feed(b": 2}"), parser.close()
     (['{"n": 1}'], [], ['{"n": 2}'])
+
+    Attributes:
+        rest: what the stream ended in, where that is no whole JSON and `close` has dropped it.
     """
 
     def __init__(self, *, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.rest = ""
         self._lines = LineSplitter(max_bytes=max_bytes)
         self._at_start = True
 
@@ -173,7 +177,10 @@ class NdjsonParser:
     def close(self) -> list[str]:
         """Return the line that the stream ended in, where it is whole JSON."""
         text = self._text(self._lines.close())
-        return [text] if text and _is_json(text) else []
+        if _is_json(text):
+            return [text]
+        self.rest = text
+        return []
 
     def _text(self, line: bytes) -> str:
         if self._at_start:

@@ -214,7 +214,12 @@ class Journal:
         """
         encoded = self._encoder.encode(dict(state), where="state")
         size = len(json.dumps(encoded, ensure_ascii=False))
-        frame = {"state": encoded, "visits": self._encoder.encode(dict(visits)), "next": next, "reason": reason}
+        frame = {
+            "state": encoded,
+            "visits": self._encoder.encode(dict(visits)),
+            "next": next,
+            "reason": reason,
+        }
         data = {
             "frame": frame,
             "answers": self._encoder.encode(self.answers),

@@ -150,7 +150,7 @@ class Session:
             raise ProviderError(
                 f"node {self.ctx.node_id!r}: the model took longer than {node.llm_timeout:g} "
                 "seconds (llm_timeout)",
-                provider=harness.provider.name,
+                provider=harness.first.provider_name,
                 model=harness.model,
             ) from error
         return reply
