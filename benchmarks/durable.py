@@ -53,7 +53,8 @@ LIST_BYTES = 100_000
 
 class Measured(NamedTuple):
     """A figure of one round: how many per second, how that is to SQLite by hand, and how many
-    appends share a commit."""
+    appends share a commit.
+    """
 
     rate: float
     ratio: float

@@ -48,7 +48,7 @@ def answer_of(
     return json_answer({"model": "m", "choices": [choice], "usage": dict(usage or {})})
 
 
-def call_of(arguments: str = "{}", *, id: str = "1") -> dict[str, Any]:  # noqa: A002
+def call_of(arguments: str = "{}", *, id: str = "1") -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}}
 
 
@@ -253,8 +253,12 @@ def test_an_async_stop_condition_is_refused_or_awaited() -> None:
     assert asyncio.run(graph.run({"input": "Hi"}, tools=[look]))["output"] == "done"
 
 
-@pytest.mark.xfail(strict=True, reason="the message of the option and the frame both end it")
-@pytest.mark.parametrize("option", [{"fallbacks": [""]}, {"cache": ""}])
+ENDS_TWICE = pytest.mark.xfail(strict=True, reason="the option and what quotes it both end it")
+
+
+@pytest.mark.parametrize(
+    "option", [{"fallbacks": [""]}, pytest.param({"cache": ""}, marks=ENDS_TWICE)]
+)
 def test_a_sentence_about_an_option_ends_once(option: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         Flow().llm(input_key="input", **option)
@@ -294,7 +298,7 @@ def test_a_call_that_is_only_quoted_is_not_carried_out(text: str) -> None:
         f"This is how it looks: `{CALL}`.",
         f"```xml\n{CALL}\n```\nDo not send it.",
         f"<think>{CALL}</think>No.",
-        CALL.replace("look", "lооk"),
+        CALL.replace("look", "l\u043eok"),
         CALL.replace("look", "look\u200b"),
     ],
     ids=["inline", "fence", "thinking", "other letters", "no width"],
@@ -329,29 +333,28 @@ def test_what_a_delegate_says_it_used_is_what_the_run_used_after_a_kill() -> Non
     lead = Delegate(agents={"x": {"description": "x", "flow": part}}, id="lead", fallbacks=["b/m2"])
     graph, kept, answers = flow.step(lead).compile(), MemoryCheckpointer(), 0
 
+    tasks: list[asyncio.Task[RunResult]] = []
+
     async def kill_at_the_third_answer(event: StreamEvent) -> None:
         nonlocal answers
         answers += event.type == "llm"
         if answers == 3 and event.type == "llm":
-            task.cancel()
+            tasks[0].cancel()
+
+    async def run() -> RunResult:
+        options: Any = {
+            "checkpointer": kept,
+            "checkpoint_id": "c",
+            "emit": kill_at_the_third_answer,
+        }
+        return await graph.run({"input": "Hi"}, **options)
 
     async def run_twice() -> RunResult:
-        nonlocal task
-        for _ in range(2):
-            running = graph.run(
-                {"input": "Hi"},
-                checkpointer=kept,
-                checkpoint_id="c",
-                emit=kill_at_the_third_answer,
-            )
-            task = asyncio.ensure_future(running)
-            try:
-                return await task
-            except asyncio.CancelledError:
-                continue
-        raise AssertionError("it was cancelled twice")
+        tasks.append(asyncio.create_task(run()))
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        return await run()
 
-    task: asyncio.Future[RunResult]
     result = asyncio.run(run_twice())
     assert result.usage.prompt_tokens == 50
     assert result["output_steps"]["tokens"]["prompt_tokens"] == 50
@@ -380,9 +383,14 @@ def test_whatever_happened_each_request_is_a_valid_conversation(seed: int) -> No
     chance = random.Random(seed)
     provider = Whimsical(chance)
     flow = Flow(providers={"p": provider}, default_provider="p", default_model="m")
-    bounds = {"max_context_messages": chance.choice([None, 1, 3, 5])}
+    bounds: dict[str, Any] = {"max_context_messages": chance.choice([None, 1, 3, 5])}
     bounds["max_context_tokens"] = chance.choice([None, 60, 200])
-    options = {"system": "s", "use_tools": ["look"], "http_max_retries": 0, "max_tool_rounds": 3}
+    options: dict[str, Any] = {
+        "system": "s",
+        "use_tools": ["look"],
+        "http_max_retries": 0,
+        "max_tool_rounds": 3,
+    }
     graph = flow.llm(**options, **bounds).compile()
     messages: list[Any] = []
     for turn in range(6):

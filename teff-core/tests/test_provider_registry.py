@@ -198,13 +198,11 @@ def test_a_raw_secret_is_refused_and_never_shown(types, option):
         ProviderRegistry(catalogue=types).derive("cloud", {option: "sk-test-12345"})
 
 
-def test_check_makes_nothing(types, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        sys.modules["acme_provider_types"], "plain", lambda **options: made.append(options)
-    )
-    ProviderRegistry(catalogue=types).check("plain")
-    assert made == []
+def test_check_finds_what_only_making_a_provider_shows(types):
+    registry = ProviderRegistry({"mine": {"type": "openai", "base_url": "no-scheme:80"}})
+    pytest.importorskip("teff_providers_openai")
+    with pytest.raises(ConfigError, match="no http or https URL"):
+        registry.check("mine")
 
 
 def test_a_variant_has_the_options_of_a_node_and_is_made_once(types):

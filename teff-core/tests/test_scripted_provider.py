@@ -241,7 +241,7 @@ def test_answers_that_were_not_asked_for_fail() -> None:
     text = str(raised.value)
     assert text.startswith("4 scripted answers were never asked for: 'two', a call of add, Prov")
     assert text.endswith(
-        "'x'. There was 1 request, the last of which ends with user 'What is it?'."
+        "'x'. There was one request, which ends with user 'What is it?'."
     )
 
 

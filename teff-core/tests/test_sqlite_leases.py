@@ -150,6 +150,36 @@ def test_a_clock_that_was_set_back_locks_no_run(path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_clock_that_is_put_right_a_little_gives_no_run_away(path: Path) -> None:
+    async def main() -> None:
+        async with SQLiteCheckpointer(path) as first, SQLiteCheckpointer(path) as second:
+            clock, other = Clock(first), Clock(second)
+            await first.claim("r1")
+            other.now = clock.now - 0.5
+            with pytest.raises(RunLocked):
+                await second.claim("r1")
+
+    asyncio.run(main())
+
+
+def test_what_was_put_off_and_came_too_late_is_said_when_the_run_is_given_back(path: Path) -> None:
+    async def main() -> None:
+        async with SQLiteCheckpointer(path, durability="exit") as first:
+            clock = Clock(first)
+            lease = await first.claim("r1")
+            async with SQLiteCheckpointer(path) as second:
+                Clock(second).now = clock.now + 60
+                taken = await second.claim("r1")
+                await first.append(lease, [step(1)])
+                with pytest.raises(LeaseLost, match="Nothing was recorded"):
+                    await first.release(lease, "finished")
+                await first.release(lease, "finished")
+                await second.append(taken, [step(2)])
+                assert numbers(await second.load("r1")) == [2]
+
+    asyncio.run(main())
+
+
 def test_a_lease_that_was_given_back_cannot_be_used(store: SQLiteCheckpointer) -> None:
     async def main() -> None:
         lease = await store.claim("r1")
@@ -306,7 +336,9 @@ def test_appends_of_one_run_at_once_are_kept_in_the_order_of_their_calls(
 ) -> None:
     async def main() -> None:
         lease = await store.claim("r1")
-        await asyncio.gather(*(store.append(lease, [step(n)]) for n in range(600)))
+        texts = dict.fromkeys(range(0, 600, 50), "x" * 100000)  # some are written at once
+        records = (step(n, text=texts.get(n, "")) for n in range(600))
+        await asyncio.gather(*(store.append(lease, [record]) for record in records))
         assert numbers(await store.load("r1")) == list(range(600))
 
     asyncio.run(main())

@@ -189,7 +189,6 @@ def test_text_comes_as_it_was_sent(aimock: Aimock, kind: str, stream: bool) -> N
     assert "".join(asked.tokens) == (text if stream else "")
 
 
-@pytest.mark.xfail(strict=True, reason="the halves are not joined")
 @each_kind
 def test_a_character_that_comes_in_two_halves_is_whole(aimock: Aimock, kind: str) -> None:
     # Servers that count UTF-16 units may cut between the two of a pair.

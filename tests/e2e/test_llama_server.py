@@ -331,7 +331,6 @@ def test_four_are_answered_at_once(llama_server: str) -> None:
     assert [answer[0] for answer in answers] == ["1", "2", "3", "4"]
 
 
-@pytest.mark.xfail(strict=False, reason="a kept connection that is closed meanwhile is an error")
 def test_a_connection_that_the_server_closes_is_no_failure(llama_server: str) -> None:
     # It closes the connection of a stream after the last byte, though it says that it keeps it.
     async def ask_often() -> list[ChatReply]:

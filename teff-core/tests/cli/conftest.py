@@ -62,7 +62,9 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedPr
         providers.append(provider)
 
         def make(name: str, base_url: str = "") -> ScriptedProvider:
-            provider.name = f"{name}@{base_url}" if base_url else name
+            provider.name = name
+            if base_url:
+                provider.asked_at = f"{name}@{base_url}"
             return provider
 
         monkeypatch.setitem(catalogue()._objects, ("teff.providers", "scripted"), make)

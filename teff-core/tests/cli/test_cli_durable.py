@@ -391,7 +391,7 @@ def test_the_run_goes_on_with_the_models_that_it_was_started_with(teff, flow, mo
     teff("resume", "r2", "--answer", "yes", "--model", "other")
     models_asked = [request.model for request in provider.requests]
     assert models_asked == ["large", "large", "large", "other"]
-    assert provider.name == "scripted@http://h/v1"
+    assert provider.asked_at == "scripted@http://h/v1"
 
 
 def test_an_address_with_a_password_is_not_recorded(teff, flow, models):

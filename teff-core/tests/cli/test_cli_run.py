@@ -161,7 +161,7 @@ def test_a_base_url_is_laid_over_the_default_provider(teff, flow, models, declar
     name = "mine" if declared else "scripted"
     text = declared + ASK.replace("scripted", name)
     assert teff("run", flow(text), "-m", "hi", "--base-url", "http://h/v1").code == 0
-    assert provider.name == f"{name}@http://h/v1"
+    assert provider.asked_at == f"{name}@http://h/v1"
 
 
 def test_a_paused_run_shows_what_is_asked(teff, flow):

@@ -87,6 +87,11 @@ class OpenAIProvider:
         self.name = self.name or self.preset
         self.base_url = check_base_url(self._find_base_url(), provider=self.name)
         check_key_source(self.api_key_env, self.api_key, provider=self.name)
+        if not isinstance(self.quirks, Quirks | None):
+            raise ConfigError(
+                f"provider {self.name!r}: quirks are Quirks(…), not {self.quirks!r}.",
+                path="quirks",
+            )
         self._quirks = self._preset.quirks_at(self.base_url, self.quirks)
         hint = "Is the server running, and base_url right?"
         self._http = HttpClient(self.name, hint=hint, ca_file=self.ca_file)

@@ -151,9 +151,14 @@ class SQLiteCheckpointer:
             LeaseLost: the run was given back, or taken by somebody else; nothing was stored.
         """
         encoded = encode_records(lease.run_id, records)
-        may_wait = self._durability == "exit" and self._writer.usable()
-        if may_wait and self._runs.put_off(lease, encoded):
-            return
+        if self._durability == "exit" and self._writer.usable():
+            append = self._runs.put_off(lease, encoded)
+            if append is not None:
+                if not self._runs.may_wait(lease, append):
+                    await self._ask(
+                        lease.run_id, self._alone(self._runs.written, lease=lease, append=append)
+                    )
+                return
         work = partial(self._runs.append, lease=lease, records=encoded)
         await self._ask(lease.run_id, Job(work=work))
 
@@ -169,6 +174,9 @@ class SQLiteCheckpointer:
         """Give the run back, saying how it was left; it is free at once.
 
         Releasing a lost lease does nothing.
+
+        Raises:
+            CheckpointError: with the durability ``exit``, the last records could not be written.
         """
         job = Job(
             work=partial(self._runs.release, lease=lease, state=state),

@@ -65,10 +65,10 @@ class RunRow:
     def held(self, now: float) -> bool:
         """Tell whether somebody works on the run at ``now``.
 
-        Nobody holds a run for longer than the lease's time to live: where it seems so, the clock
-        was set back.
+        No lease runs for longer than its time to live. Where it seems to run for twice as long,
+        the clock was set back.
         """
-        return bool(self.holder) and now < self.held_until <= now + self.lease_ttl
+        return bool(self.holder) and now < self.held_until <= now + 2 * self.lease_ttl
 
     def values(self) -> tuple[object, ...]:
         """Return the values in the order of the columns."""

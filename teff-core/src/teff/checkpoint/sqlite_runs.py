@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +60,13 @@ _PUT_OFF_BYTES = 64 * 1024
 _LOG_BYTES = 256 * 1024
 
 
+@attrs.frozen(eq=False)
+class PutOff:
+    """The records of one append that are written later."""
+
+    records: Sequence[EncodedRecord]
+
+
 @attrs.define(eq=False)
 class Held:
     """A run that this store holds: its row as it was last written, and what is put off."""
@@ -69,7 +75,7 @@ class Held:
     #: How the run was left before it was claimed.
     left: RunState
     #: Appends that are not written yet.
-    put_off: deque[Sequence[EncodedRecord]] = attrs.field(factory=deque)
+    put_off: deque[PutOff] = attrs.field(factory=deque)
     #: Why they could not be written when it was last tried.
     failure: CheckpointError | None = None
 
@@ -89,6 +95,8 @@ class StoredRuns:
         self._lease_ttl = lease_ttl
         self._holder = ""
         self._held: dict[Lease, Held] = {}
+        #: Leases that were lost before what was put off was written.
+        self._lost: dict[Lease, CheckpointError] = {}
         self._next_renewal = 0.0
         self._released = False
 
@@ -126,6 +134,7 @@ class StoredRuns:
         """Write what was put off, and give back all leases."""
         self.tick(connection)
         failures = [held.failure for held in self._held.values() if held.failure is not None]
+        failures += self._lost.values()
         with told(self._path), transaction(connection):
             for lease, held in tuple(self._held.items()):
                 with suppress(LeaseLost):
@@ -143,7 +152,10 @@ class StoredRuns:
         appends = [held.put_off.popleft() for _ in range(len(held.put_off))]
         try:
             with told(self._path), transaction(connection):
-                self._write(connection, held.lease, tuple(chain.from_iterable(appends)))
+                records = [record for append in appends for record in append.records]
+                self._write(connection, held.lease, records)
+        except LeaseLost as error:
+            self._lost[held.lease] = error
         except CheckpointError as error:
             held.put_off.extendleft(reversed(appends))
             error.run_id = held.row.run_id
@@ -210,27 +222,43 @@ class StoredRuns:
         self, connection: sqlite3.Connection, lease: Lease, records: Sequence[EncodedRecord]
     ) -> None:
         """Store records; see `teff.checkpoint.Checkpointer.append`."""
-        held = self._held.get(lease)
-        if held is not None and held.failure is not None:
-            raise held.failure  # what comes before these records is not written yet
         self._write(connection, lease, records)
 
-    def put_off(self, lease: Lease, records: Sequence[EncodedRecord]) -> bool:
-        """Keep records to write them later; say whether that is possible. Any thread may ask."""
+    def put_off(self, lease: Lease, records: Sequence[EncodedRecord]) -> PutOff | None:
+        """Keep records to write them later; None if nobody holds the run. Any thread may ask."""
         held = self._held.get(lease)
-        if held is None or held.failure is not None or len(held.put_off) >= _MOST_PUT_OFF:
+        if held is None:
+            return None
+        append = PutOff(records)
+        held.put_off.append(append)
+        return append
+
+    def may_wait(self, lease: Lease, append: PutOff) -> bool:
+        """Tell whether what was put off need not be written at once. Any thread may ask."""
+        held = self._held.get(lease)
+        if held is None or held.failure is not None or len(held.put_off) > _MOST_PUT_OFF:
             return False
-        if sum(len(record.data) for record in records) > _PUT_OFF_BYTES:
-            return False
-        held.put_off.append(records)
-        return True
+        return sum(len(record.data) for record in append.records) <= _PUT_OFF_BYTES
+
+    def written(self, lease: Lease, append: PutOff) -> None:
+        """See to it that what was put off is written; `tick` has tried that.
+
+        Raises:
+            CheckpointError: it is not, and will not be.
+        """
+        held = self._held.get(lease)
+        if held is None:
+            raise _lost(lease)
+        if held.failure is not None:
+            held.put_off.remove(append)
+            raise held.failure
 
     def release(
         self, connection: sqlite3.Connection, lease: Lease, state: RunState
     ) -> CheckpointError | None:
         """Give a run back; `drop` is next. Returns why the last records could not be written."""
         held = self._held.get(lease)
-        failure = held.failure if held is not None else None
+        failure = held.failure if held is not None else self._lost.pop(lease, None)
         with suppress(LeaseLost):
             self._write(connection, lease, (), state="running" if failure else state)
         return failure

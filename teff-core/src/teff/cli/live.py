@@ -136,8 +136,7 @@ class Live:
         self._note(f"{route}   ({reason}, round {data['round']}{most})")
 
     def _token(self, event: StreamEvent) -> None:
-        # A file or a pipe gets the answer alone, once it is whole.
-        if not self._show_answer or not self._to_terminal:
+        if not self._show_answer:
             return
         if event.path != self._speaker:
             self._note(in_color(f"{outermost(event.path)}:", bold=True))

@@ -24,6 +24,16 @@ __all__ = ["JSON_OBJECT", "Answer", "StructuredOutput", "settle"]
 #: The schema of any JSON object; what servers call their JSON mode.
 JSON_OBJECT: Mapping[str, Any] = {"type": "object"}
 
+#: Of these one at least is in a schema that says anything.
+_KEYWORDS = frozenset(
+    "$ref $dynamicRef $recursiveRef $schema $defs $id $comment definitions type enum const allOf anyOf oneOf not "
+    "if then else properties patternProperties additionalProperties propertyNames required "
+    "minProperties maxProperties dependencies dependentRequired dependentSchemas items prefixItems "
+    "additionalItems unevaluatedItems unevaluatedProperties contains minContains maxContains "
+    "minItems maxItems uniqueItems minLength maxLength pattern format minimum maximum "
+    "exclusiveMinimum exclusiveMaximum multipleOf title description default examples".split()
+)
+
 #: How much of an answer that did not fit is shown to the model again.
 _SHOWN_AGAIN = 4_000
 #: A longer answer is not looked at; what was meant as a value is not that long.
@@ -109,6 +119,7 @@ class StructuredOutput:
         try:
             if json_schema is not None:
                 at = "json_schema"
+                _check_keywords(json_schema)
                 validator = SchemaValidator(json_schema, what=at)
             elif output_type is not None:
                 at = "output_type"
@@ -279,6 +290,15 @@ def _failure(
         partial=reply.text,
         permanent=True,
     )
+
+
+def _check_keywords(schema: Mapping[str, Any]) -> None:
+    """Refuse what would let every value pass, since no keyword of JSON Schema is in it."""
+    if schema and not _KEYWORDS & schema.keys():
+        raise ConfigError(
+            f"holds no keyword of JSON Schema: {', '.join(map(str, schema))}.",
+            hint="A map from field names to types is output_type.",
+        )
 
 
 def _correction(answer: Answer) -> list[Message]:

@@ -113,13 +113,17 @@ class AnswerForm:
         stream: bool = False,
         on_token: TokenCallback | None = None,
     ) -> Asking:
-        """Return what asks for such an answer."""
+        """Return what asks for such an answer.
+
+        Answers that have to fit are not shown piece by piece, unless ``on_token`` wants them: what
+        does not fit is asked for again.
+        """
         return Asking(
             ctx,
             harness,
             json_schema=self.schema,
             options=self.options,
-            stream=stream,
+            stream=stream and (self.wanted is None or on_token is not None),
             on_token=on_token,
         )
 

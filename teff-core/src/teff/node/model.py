@@ -59,7 +59,8 @@ def _as_fallbacks(given: Sequence[Fallback] | str | None) -> tuple[Fallback, ...
     try:
         return checked_fallbacks(given)
     except ConfigError as error:
-        raise ValueError(f"'fallbacks' {error.message.partition(': ')[2]} {error.hint}") from error
+        told = f"{error.message.partition(': ')[2]} {error.hint}".rstrip(".")
+        raise ValueError(f"'fallbacks' {told}") from error
 
 
 @options

@@ -195,6 +195,9 @@ def failure_of_status(
     if 300 <= status < 400:
         target = mask(headers.get("location", "another address"), secrets)
         words = f"it redirects to {shorten(target)}, which is not followed: set base_url to it"
+    asked_to_wait = retry_after(headers)
+    if asked_to_wait is not None and asked_to_wait >= 1:
+        words += f" (it asks to wait {asked_to_wait:,.0f} seconds)"
     permanent = is_permanent(status, code)
     should_retry = headers.get("x-should-retry", "").strip().lower()
     if should_retry in ("true", "false"):
@@ -205,7 +208,7 @@ def failure_of_status(
         model=model,
         status=status,
         body=text,
-        retry_after=retry_after(headers),
+        retry_after=asked_to_wait,
         permanent=permanent,
     )
 

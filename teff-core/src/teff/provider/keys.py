@@ -69,6 +69,21 @@ def check_key_source(
             "instead of api_key_env.",
             hint="Put the key into an environment variable and name that: api_key_env.",
         )
+    if variable and not _is_variable(variable):
+        raise ConfigError(
+            f"provider {provider!r}: api_key_env is no name of an environment variable.",
+            hint="Put the key into a variable, for example MY_API_KEY, and write its name there, "
+            "without $ and braces.",
+            path="api_key_env",
+        )
+
+
+def _is_variable(name: str) -> bool:
+    """Say whether ``name`` can be that of a variable, and is no key that was put in its place."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return False
+    # Keys are long, and mix small letters with digits, as names of variables do not.
+    return len(name) < 24 or name.isupper() or not re.search(r"[a-z][0-9]|[0-9][a-z]", name)
 
 
 def read_key(variable: str, *, provider: str) -> str:

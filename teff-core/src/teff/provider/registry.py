@@ -170,12 +170,8 @@ class ProviderRegistry:
         return bound
 
     def check(self, name: str, overrides: Mapping[str, Any] | None = None) -> None:
-        """Raise what `derive` would raise for a wrong name, type or option, but make nothing."""
-        changed = _replaced_options(overrides or {})
-        if name in self._given:
-            self._as_given(name, changed)
-        else:
-            self._recipe(name, changed)
+        """Raise what `derive` would raise; what it makes is kept for the calls to come."""
+        self.derive(name, overrides or {})
 
     async def aclose(self) -> None:
         """Close every provider that this registry made; those given as objects stay open.

@@ -12,16 +12,16 @@ from teff.testing.network import NetworkForbidden, forbid_network
 from teff.testing.scripted import ScriptedProvider
 
 if TYPE_CHECKING:
-    from teff.testing.contracts import CheckpointerContract, capabilities
+    from teff.testing.contracts import CheckpointerContract as CheckpointerContract
+    from teff.testing.contracts import capabilities as capabilities
 
+# `CheckpointerContract` and `capabilities` are here too; they need pytest, so ``*`` leaves them out.
 __all__ = [
-    "CheckpointerContract",
     "NetworkForbidden",
     "ScriptedAnswer",
     "ScriptedProvider",
     "after",
     "call_tool",
-    "capabilities",
     "cassette",
     "fail",
     "forbid_network",

@@ -163,8 +163,10 @@ class ScriptedProvider:
     def _history(self) -> str:
         if not self.requests:
             return "There was no request."
-        asked = f"{len(self.requests)} request{'s' if len(self.requests) > 1 else ''}"
-        return f"There was {asked}, the last of which ends with {_ending(self.requests[-1])}."
+        count, last = len(self.requests), _ending(self.requests[-1])
+        if count == 1:
+            return f"There was one request, which ends with {last}."
+        return f"There were {count} requests, the last of which ends with {last}."
 
 
 @attrs.frozen
