@@ -25,14 +25,15 @@ __all__ = ["JSON_OBJECT", "Answer", "StructuredOutput", "settle"]
 JSON_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 #: Of these one at least is in a schema that says anything.
-_KEYWORDS = frozenset(
-    "$ref $dynamicRef $recursiveRef $schema $defs $id $comment definitions type enum const allOf anyOf oneOf not "
-    "if then else properties patternProperties additionalProperties propertyNames required "
-    "minProperties maxProperties dependencies dependentRequired dependentSchemas items prefixItems "
-    "additionalItems unevaluatedItems unevaluatedProperties contains minContains maxContains "
-    "minItems maxItems uniqueItems minLength maxLength pattern format minimum maximum "
-    "exclusiveMinimum exclusiveMaximum multipleOf title description default examples".split()
-)
+_KEYWORDS_OF_ALL_DRAFTS = """
+$ref $dynamicRef $recursiveRef $schema $defs $id $comment definitions type enum const allOf
+anyOf oneOf not if then else properties patternProperties additionalProperties propertyNames
+required minProperties maxProperties dependencies dependentRequired dependentSchemas items
+prefixItems additionalItems unevaluatedItems unevaluatedProperties contains minContains
+maxContains minItems maxItems uniqueItems minLength maxLength pattern format minimum maximum
+exclusiveMinimum exclusiveMaximum multipleOf title description default examples
+"""
+_KEYWORDS = frozenset(_KEYWORDS_OF_ALL_DRAFTS.split())
 
 #: How much of an answer that did not fit is shown to the model again.
 _SHOWN_AGAIN = 4_000
