@@ -137,7 +137,9 @@ def test_the_deadline_of_a_call_reaches_the_provider() -> None:
     graph, provider = graph_of(["ok"], deadline=7.5, timeout=2)
     run(graph)
     request: ChatRequest = provider.requests[0]
-    assert (request.deadline, request.timeout) == (7.5, 2)
+    assert request.timeout == 2
+    assert request.deadline is not None
+    assert 0 < request.deadline <= 7.5
 
 
 def test_an_agent_whose_calls_nobody_carries_out_says_so() -> None:

@@ -255,7 +255,19 @@ def test_fallbacks_left_is_a_harness_for_the_rest() -> None:
     assert left.fallbacks_left() is None
 
 
-@pytest.mark.parametrize("wrong", [[3], [""], [{"model": ""}], [{"provider": "a"}], [{"m": "x"}]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [3],
+        [""],
+        ["/m"],
+        ["p/"],
+        [{"model": " "}],
+        [{"model": ""}],
+        [{"provider": "a"}],
+        [{"m": "x"}],
+    ],
+)
 def test_a_fallback_that_names_no_model_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="fallbacks"):
         graph_of(ScriptedProvider(), ScriptedProvider(), wrong)
@@ -280,3 +292,12 @@ def test_tools_need_a_provider_that_takes_them_among_the_fallbacks_too() -> None
     )
     with pytest.raises(ConfigError, match="'mute' cannot call tools"):
         asyncio.run(harness.call([user("hi")], tools=[ToolSpec(name="add")]))
+
+
+def test_a_deadline_bounds_retries_and_fallbacks_together() -> None:
+    first = ScriptedProvider([failure(503, retry_after=60.0)])
+    second = ScriptedProvider(["in time"])
+    graph = graph_of(first, second, ["b/m"], http_max_retries=5, deadline=30)
+    assert run(graph)["output"] == "in time"
+    assert len(first.requests) == 1, "there is no time to wait for a minute"
+    assert 0 < (second.requests[0].deadline or 0) < 30

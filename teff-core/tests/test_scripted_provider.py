@@ -240,9 +240,7 @@ def test_answers_that_were_not_asked_for_fail() -> None:
         provider.assert_done()
     text = str(raised.value)
     assert text.startswith("4 scripted answers were never asked for: 'two', a call of add, Prov")
-    assert text.endswith(
-        "'x'. There was one request, which ends with user 'What is it?'."
-    )
+    assert text.endswith("'x'. There was one request, which ends with user 'What is it?'.")
 
 
 def test_a_rule_that_never_fitted_fails() -> None:

@@ -202,23 +202,32 @@ def test_model_calls_and_what_ran_inside_are_shown(teff, flow, models):
     assert "2" in fan
 
 
-def test_the_steps_of_sub_flows_stand_below_their_step(teff, flow, tmp_path):
-    (tmp_path / "inner.yaml").write_text(COUNT)
+def test_the_steps_of_sub_flows_stand_below_their_step(teff, flow):
     text = """
 steps:
-  - flow: {file: inner.yaml, id: outer}
-  - interrupt: {key: ok}
+  - subflow:
+      id: outer
+      steps:
+        - transform: {action: now, output_key: a, id: one}
+        - subflow: {id: deep, steps: [{transform: {action: now, output_key: b, id: two}}]}
+  - subflow:
+      id: asks
+      steps:
+        - transform: {action: now, output_key: c, id: three}
+        - interrupt: {key: ok}
 """
-    done = teff("run", flow(text), "--checkpoint-id", "r1")
-    if done.code == 2:
-        pytest.skip(done.err)
-    (outer,) = json.loads(teff("show", "r1", "--json").out)["steps"]
-    assert [step["path"] for step in outer["steps"]] == [
-        "outer/1/one/1",
-        "outer/1/two/1",
-        "outer/1/three/1",
-    ]
-    assert "     outer/1/two/1" in teff("show", "r1").out
+    assert teff("run", flow(text), "--checkpoint-id", "r1").code == 3
+    report = json.loads(teff("show", "r1", "--json").out)
+    (outer,) = report["steps"]
+    one, deep = outer["steps"]
+    assert [one["path"], deep["path"]] == ["outer/1/one/1", "outer/1/deep/1"]
+    assert [step["path"] for step in deep["steps"]] == ["outer/1/deep/1/two/1"]
+    assert [step["path"] for step in report["unfinished"]] == ["asks/1/three/1"]
+    shown = teff("show", "r1").out
+    assert "\n1  outer/1 " in shown
+    assert "\n     outer/1/one/1 " in shown
+    assert "\n       outer/1/deep/1/two/1 " in shown
+    assert "\n   asks/1/three/1 " in shown
 
 
 def test_an_unknown_run_is_wrong_use(teff, flow):

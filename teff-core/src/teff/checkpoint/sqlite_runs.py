@@ -95,8 +95,6 @@ class StoredRuns:
         self._lease_ttl = lease_ttl
         self._holder = ""
         self._held: dict[Lease, Held] = {}
-        #: Leases that were lost before what was put off was written.
-        self._lost: dict[Lease, CheckpointError] = {}
         self._next_renewal = 0.0
         self._released = False
 
@@ -134,7 +132,6 @@ class StoredRuns:
         """Write what was put off, and give back all leases."""
         self.tick(connection)
         failures = [held.failure for held in self._held.values() if held.failure is not None]
-        failures += self._lost.values()
         with told(self._path), transaction(connection):
             for lease, held in tuple(self._held.items()):
                 with suppress(LeaseLost):
@@ -154,8 +151,8 @@ class StoredRuns:
             with told(self._path), transaction(connection):
                 records = [record for append in appends for record in append.records]
                 self._write(connection, held.lease, records)
-        except LeaseLost as error:
-            self._lost[held.lease] = error
+        except LeaseLost:
+            return  # the next append says so
         except CheckpointError as error:
             held.put_off.extendleft(reversed(appends))
             error.run_id = held.row.run_id
@@ -240,7 +237,7 @@ class StoredRuns:
             return False
         return sum(len(record.data) for record in append.records) <= _PUT_OFF_BYTES
 
-    def written(self, lease: Lease, append: PutOff) -> None:
+    def written(self, connection: sqlite3.Connection, lease: Lease, append: PutOff) -> None:
         """See to it that what was put off is written; `tick` has tried that.
 
         Raises:
@@ -258,7 +255,7 @@ class StoredRuns:
     ) -> CheckpointError | None:
         """Give a run back; `drop` is next. Returns why the last records could not be written."""
         held = self._held.get(lease)
-        failure = held.failure if held is not None else self._lost.pop(lease, None)
+        failure = held.failure if held is not None else None
         with suppress(LeaseLost):
             self._write(connection, lease, (), state="running" if failure else state)
         return failure

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from teff.errors import ProviderError
+from teff.errors import ConfigError, ProviderError
 from teff.harness.cache import CacheFinder, cache_key
 from teff.harness.concurrency import provider_concurrency, slot
 from teff.harness.journaled import reply_from_json, reply_to_json
 from teff.harness.retry import RetryPolicy
 from teff.harness.targets import Target, is_empty
 from teff.plugins import NodeInfo
+from teff.plugins.log import warn
 from teff.provider import ChatReply, ChatRequest
 from teff.runtime import ExecContext, tell_payload
 
@@ -32,7 +33,10 @@ ModelCallback: TypeAlias = Callable[
 ]
 
 #: Why an answer ended that is not worth to be kept.
-_NOT_WHOLE = ("length", "content_filter")
+_NOT_WHOLE = ("length", "content_filter", "error")
+
+#: Seconds that a try has at least: its deadline is a number above 0.
+_LEAST_TIME = 0.001
 
 
 class Screen(Protocol):
@@ -101,6 +105,7 @@ class Attempts:
         on_token: hears the pieces, beside the ``token`` events.
         live: whether pieces are shown.
         screen: makes what decides which pieces are shown; None shows all.
+        until: when the call must be over, on the monotonic clock, whoever is asked; or None.
     """
 
     ctx: ExecContext
@@ -111,6 +116,7 @@ class Attempts:
     on_token: TokenCallback | None = None
     live: bool = False
     screen: Callable[[], Screen] | None = None
+    until: float | None = None
 
     async def answer(self, target: Target, request: ChatRequest, shown: Shown) -> Answered:
         """Return the answer of ``target`` to ``request``.
@@ -121,11 +127,14 @@ class Attempts:
         """
         cache = self.cache(target.provider) if self.cache is not None else None
         key = cache_key(target.provider, request) if cache is not None else ""
-        if cache is not None and (kept := await cache.get(key)) is not None:
-            return await self._from_cache(target, request, reply_from_json(kept), shown)
+        if cache is not None and (kept := _as_reply(await cache.get(key))) is not None:
+            return await self._from_cache(target, request, kept, shown)
         reply = await self._until_answered(target, request, shown)
         if cache is not None and _may_be_kept(reply):
-            await cache.put(key, reply_to_json(reply))
+            try:
+                await cache.put(key, reply_to_json(reply))
+            except ConfigError as error:  # the answer is there, and was paid for
+                warn(f"{self.ctx.node_id}: an answer is not kept: {error}", node=self.ctx.node_id)
         return Answered(reply)
 
     async def _until_answered(
@@ -136,15 +145,25 @@ class Attempts:
             try:
                 async with slot(*self._bounds(target)):
                     self.ctx.count_model_call(target.name)
-                    return await self._attempt(target, request, shown)
+                    return await self._attempt(target, self._in_time(request), shown)
             except ProviderError as error:
                 error.shown = shown.anything
                 wait = None if shown.anything else self.retry.wait_before_retry(error, attempt)
-                if wait is None:
+                if wait is None or not self._has_time_for(wait):
                     raise
                 await self.tell_retry(target, error, attempt=attempt, wait=wait)
             await asyncio.sleep(wait)
             attempt += 1
+
+    def _in_time(self, request: ChatRequest) -> ChatRequest:
+        """Return ``request`` with what is left of its deadline, of which other tries were a part."""
+        if self.until is None:
+            return request
+        left = max(self.until - time.monotonic(), _LEAST_TIME)
+        return attrs.evolve(request, deadline=left)
+
+    def _has_time_for(self, wait: float) -> bool:
+        return self.until is None or time.monotonic() + wait < self.until
 
     async def tell_retry(
         self, target: Target, error: ProviderError, *, attempt: int, wait: float
@@ -277,6 +296,16 @@ class Attempts:
 async def _heard(result: Awaitable[None] | None) -> None:
     if inspect.isawaitable(result):
         await result
+
+
+def _as_reply(kept: Mapping[str, Any] | None) -> ChatReply | None:
+    """Read what a cache has kept; what is damaged, or of another version, is asked again."""
+    if kept is None:
+        return None
+    try:
+        return reply_from_json(kept)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _may_be_kept(reply: ChatReply) -> bool:

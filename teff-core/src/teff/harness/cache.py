@@ -100,7 +100,7 @@ def cache_of(option: CacheOption) -> CacheFinder | None:
         return None
     if option is True:
         return _of_provider
-    if isinstance(option, str) and option.strip() and option.lower() not in _NO_PATHS:
+    if isinstance(option, str) and not _is_no_path(option):
         cache = _of_path(Path(option).expanduser().resolve())
         return lambda provider: cache
     if isinstance(option, ReplyCache):
@@ -108,6 +108,10 @@ def cache_of(option: CacheOption) -> CacheFinder | None:
     raise ConfigError(
         f"cache: {option!r} is neither true, nor the path of a file, nor a cache.", path="cache"
     )
+
+
+def _is_no_path(text: str) -> bool:
+    return not text.strip() or text.isdigit() or text.lower() in _NO_PATHS
 
 
 def _of_provider(provider: Provider) -> ReplyCache:
@@ -128,8 +132,10 @@ def _of_path(path: Path) -> ReplyCache:
 def cache_key(provider: Provider, request: ChatRequest) -> str:
     """Return the key of a request: of who is asked, where, which model, and the whole of it.
 
-    Every option of the provider counts, headers too, for any may change the answer. Keys are
-    digests, and the functions that fetch API keys are left out, so no secret can be read off one.
+    Every option of the provider counts, headers too, for any may change the answer; of a class that
+    is no attrs class, its attributes that are texts, numbers and truth values. Keys are digests, and
+    the functions that fetch API keys are left out, so no secret can be read off one. Who may not see
+    each other's answers must not share a cache.
     """
     kind = type(provider)
     asked: dict[str, Any] = {
@@ -141,6 +147,8 @@ def cache_key(provider: Provider, request: ChatRequest) -> str:
         values = {name: getattr(provider, name) for name in fields if hasattr(provider, name)}
         asked |= {name: repr(None if callable(it) else it) for name, it in values.items()}
     else:
-        asked["base_url"] = repr(getattr(provider, "base_url", ""))
+        plain = (str, int, float, bool)
+        own = getattr(provider, "__dict__", {})
+        asked |= {name: repr(it) for name, it in own.items() if isinstance(it, plain)}
     written = json.dumps(asked, sort_keys=True) + request_as_json(request)
     return hashlib.sha256(written.encode(errors="backslashreplace")).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -60,8 +61,8 @@ class HarnessSettings(TypedDict, total=False):
     max_tokens: int | None
     #: Seconds for a call, for a stream between two events; None is the provider's.
     timeout: float | None
-    #: Seconds for a whole call, a stream too, however lively it is; None sets no end. Each try, and
-    #: each fallback, has them anew.
+    #: Seconds for a whole call, a stream too, however lively it is, with its retries and fallbacks;
+    #: None sets no end.
     deadline: float | None
     #: Settings of the provider, sent as they are.
     options: Mapping[str, Any]
@@ -313,6 +314,8 @@ class Harness:
         """Ask one target after the other; return the answer as the journal keeps it."""
         shown = Shown()
         failures: list[str] = []
+        #: Answers that were paid for and are not taken.
+        paid: list[dict[str, Any]] = []
         for place, target in enumerate(self.targets):
             is_last = place == len(self.targets) - 1
             try:
@@ -328,8 +331,10 @@ class Harness:
                     reply = self._read(answered.reply, draft)
                     # What came from the cache was paid for before.
                     asked = {} if answered.cached else {"asked": target.name}
-                    return {**reply_to_json(reply), **asked, "place": place}
+                    return {**reply_to_json(reply), **asked, "place": place, "before": paid}
                 problem = "the answer is empty"
+                if not answered.cached:
+                    paid.append({"asked": target.name, "usage": answered.reply.usage.to_json()})
             failures.append(failure_note(target, problem))
             following = self.targets[place + 1]
             await self._ctx.emit("llm_fallback", fallback_event(target, following, problem))
@@ -380,6 +385,7 @@ class Harness:
             on_llm=self._settings.get("on_llm"),
             on_token=on_token,
             live=stream and (self._ctx.listening or on_token is not None),
+            until=None if draft.deadline is None else time.monotonic() + draft.deadline,
             screen=partial(_screen, draft.tools) if draft.tools and self._reads_text else None,
         )
 

@@ -24,7 +24,7 @@ _MARK = re.compile(
     r"|(?P<final><\|channel\|>\s*final[^<]{0,200}<\|message\|>)"
     r"|(?P<fence>```[ \t]*(?P<label>\w*))"
     r"|(?P<value>[\[{])"
-    r'|^[ \t]*(?P<line>"(?:[^"\\\n]|\\.)*+")[ \t]*$',
+    r'|(?:^|(?<=[>\]]))[ \t]*(?P<line>"(?:[^"\\\n]|\\.)*+")[ \t]*$',
     re.IGNORECASE | re.MULTILINE,
 )
 # A text that is never closed reaches to the end, so that every character is passed once.

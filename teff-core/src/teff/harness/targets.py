@@ -68,10 +68,10 @@ def checked_fallbacks(fallbacks: Iterable[Any] | str | None) -> tuple[Fallback, 
     )
     for one in given:
         if isinstance(one, Mapping):
-            usable = set(one) <= {"provider", "model"} and bool(one.get("model"))
-            usable = usable and all(isinstance(part, str) for part in one.values())
+            usable = "model" in one and set(one) <= {"provider", "model"}
+            usable = usable and all(isinstance(part, str) and part.strip() for part in one.values())
         else:
-            usable = isinstance(one, str) and bool(one.strip())
+            usable = isinstance(one, str) and all(part.strip() for part in one.split("/"))
         if not usable:
             raise ConfigError(
                 f"fallbacks: {one!r} names no model.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from teff.messages import ModelUsage, Usage
 from teff.runtime import ExecContext
@@ -25,12 +26,15 @@ def recorded_usage(ctx: ExecContext, *, without: Callable[[str], bool] | None = 
     for path, value in journal.values.items():
         if not path.startswith(beneath) or (without and without(path.removeprefix(beneath))):
             continue
-        if "asked" in _reply(path, value):
-            model, tokens = str(value["asked"]), ModelUsage(**value["usage"])
+        for answer in _answers(path, value):
+            model, tokens = str(answer["asked"]), ModelUsage(**answer["usage"])
             used.add_model_tokens(model, tokens, ctx.run.cost(model, tokens))
     return used
 
 
-def _reply(path: str, value: object) -> dict[str, object]:
-    is_reply = path.rpartition("/")[2].startswith("llm:")
-    return value if is_reply and isinstance(value, dict) else {}
+def _answers(path: str, value: Any) -> Iterator[Mapping[str, Any]]:
+    """Give the paid answers of a recorded call: the one that was taken, and those before it."""
+    if path.rpartition("/")[2].startswith("llm:") and isinstance(value, Mapping):
+        yield from value.get("before", ())
+        if "asked" in value:
+            yield value

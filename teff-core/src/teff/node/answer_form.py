@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 
-from teff.errors import ConfigError
+from teff.errors import ConfigError, suggest
 from teff.harness import JSON_OBJECT, Asking, Harness, StructuredOutput, TokenCallback, settle
 from teff.messages import Message
 from teff.provider import ChatReply
@@ -175,6 +175,13 @@ def _read(
     if kind == "json_object":
         return JSON_OBJECT, None
     if kind != "json_schema":
+        meant = suggest(str(kind or ""), ["json_object", "json_schema"])
+        if kind is None or "Did you mean" in meant:
+            raise ConfigError(
+                f"option 'response_format' has {'no type' if kind is None else f'type {kind!r}'}."
+                f"{meant}",
+                path="response_format",
+            )
         return None, {"response_format": response_format}
     described = response_format.get("json_schema")
     schema = described.get("schema") if isinstance(described, Mapping) else None

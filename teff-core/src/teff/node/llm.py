@@ -180,7 +180,7 @@ class LLM(AssistantNode):
         )
         for _ in range(self.max_tool_rounds if overlay.offered else 0):
             reply = await asking.ask(messages, overlay.offered)
-            if self.is_last(reply):
+            if await self.is_last(reply):
                 return reply, messages, not asking.tells_form(overlay.offered)
             results = await run_tool_calls(
                 ctx, reply.tool_calls, overlay.tools, state=state, options=how

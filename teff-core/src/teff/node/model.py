@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -34,8 +35,8 @@ from teff.tool import Tool
 
 __all__ = ["AssistantNode", "ModelNode", "Overlay", "StopCondition"]
 
-#: Says of a reply whether a loop of tool calls ends with it.
-StopCondition: TypeAlias = Callable[[ChatReply], bool]
+#: Says of a reply whether a loop of tool calls ends with it; a plain or an async function.
+StopCondition: TypeAlias = Callable[[ChatReply], Awaitable[bool] | bool]
 
 
 def _at_least(lowest: float) -> Any:
@@ -46,7 +47,8 @@ def _is_cache(node: object, field: attrs.Attribute[Any], value: CacheOption) -> 
     try:
         cache_of(value)
     except ConfigError as error:
-        raise ValueError(f"'cache' {error.message.partition(': ')[2]}") from error
+        told = error.message.partition(": ")[2].rstrip(".")
+        raise ValueError(f"'cache' {told}") from error
 
 
 def _are_statuses(node: object, field: attrs.Attribute[Any], value: Sequence[int] | None) -> None:
@@ -73,8 +75,8 @@ class ModelNode(Node):
         temperature, max_tokens: None leaves them to the server.
         timeout: seconds for a call, for a stream between two events; the provider's where it is
             None.
-        deadline: seconds for a whole call, a stream too, however lively it is; None sets no end. Each
-            try, and each fallback, has them anew.
+        deadline: seconds for a whole call, a stream too, however lively it is, with its retries and
+            fallbacks; None sets no end.
         http_max_retries: how often a call that failed for a passing reason is tried again.
         max_retry_wait: seconds that are waited at most where the server says how long; beyond,
             there is no further try.
@@ -262,9 +264,12 @@ class AssistantNode(ModelNode, SkilledNode):
             ],
         )
 
-    def is_last(self, reply: ChatReply) -> bool:
+    async def is_last(self, reply: ChatReply) -> bool:
         """Say whether a loop of tool calls ends with ``reply``."""
-        return not reply.tool_calls or (self.stop_when is not None and self.stop_when(reply))
+        if not reply.tool_calls or self.stop_when is None:
+            return not reply.tool_calls
+        says = self.stop_when(reply)
+        return bool(await says if inspect.isawaitable(says) else says)
 
     def uses_tools(self) -> Iterable[str]:
         """Return the names of the tools that must be there."""

@@ -89,7 +89,7 @@ class ReActAgent(AssistantNode):
         )
         reply = await asking.ask(asked, offered)
         output: Any = reply.text
-        goes_on = bool(offered) and not self.is_last(reply)
+        goes_on = bool(offered) and not await self.is_last(reply)
         calls = [call.to_json() for call in reply.tool_calls] if goes_on else []
         if not calls:
             is_draft = not asking.tells_form(offered)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from teff.errors import ConfigError
@@ -48,6 +49,9 @@ class SchemaValidator:
         from referencing import Registry
 
         self.schema = _plain_copy(schema, what)
+        dialect = self.schema.get("$schema", "")
+        if not isinstance(dialect, str):
+            raise ConfigError(f"{what} is no JSON Schema: $schema is a text, not {dialect!r}.")
         library = validator_for(self.schema, default=Draft202012Validator)
         try:
             library.check_schema(self.schema)
@@ -144,7 +148,18 @@ def _linear(library: Any) -> Any:
     """Return a class of the library whose time grows with the value, and not with its square."""
     from jsonschema.validators import extend
 
-    return extend(library, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]  # it has no types
+    keywords = {"uniqueItems": _unique_items, "multipleOf": _multiple_of}
+    return extend(library, keywords)  # type: ignore[no-untyped-call]  # it has no types
+
+
+def _multiple_of(_: Any, divisor: float, value: object, __: object) -> Iterator[Any]:
+    """Check ``multipleOf`` as it is written: 19.99 is a multiple of 0.01, though not in binary."""
+    from jsonschema import ValidationError
+
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if (Fraction(str(value)) / Fraction(str(divisor))).denominator != 1:
+        yield ValidationError(f"{value!r} is not a multiple of {divisor!r}")
 
 
 def _unique_items(_: Any, wanted: object, value: object, __: object) -> Iterator[Any]:
