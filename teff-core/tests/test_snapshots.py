@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teff.checkpoint import MemoryCheckpointer, Record
+from teff.checkpoint import FileCheckpointer, MemoryCheckpointer, Record, SQLiteCheckpointer
 from teff.errors import GraphInterrupt
 from teff.graph import Edge, Graph
 from teff.node import Interrupt, make_function_node
@@ -185,3 +186,29 @@ def test_where_it_is_broken_off_makes_no_difference(steps: int, asks: list[int])
     broken = run_to_the_end(loop(steps, ask_at=asked), Shortening(), len(asked))
     assert broken["log"] == list(range(1, steps + 1))
     assert broken.steps == steps + len(asked)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+def test_stores_of_files_read_a_long_run_from_its_last_snapshot(kind: str, tmp_path: Path) -> None:
+    async def main() -> tuple[list[str], list[str], int]:
+        store: Any
+        if kind == "sqlite":
+            store = SQLiteCheckpointer(tmp_path / "runs.db", durability="process")
+        else:
+            store = FileCheckpointer(tmp_path / "runs")
+        options: dict[str, Any] = {"checkpointer": store, "checkpoint_id": "r"}
+        with pytest.raises(GraphInterrupt):
+            await loop(500, ask_at=[430], grows=False).run({}, **options)
+        loaded = [record.kind for record in await store.load("r")]
+        history = [stored.record.kind for stored in await store.history("r")]
+        result = await loop(500, ask_at=[430], grows=False).run(resume="yes", **options)
+        if kind == "sqlite":
+            await store.aclose()
+        return loaded, history, result["n"]
+
+    loaded, history, reached = asyncio.run(main())
+    assert reached == 500
+    assert loaded[:2] == ["start", "snapshot"]
+    assert len(loaded) < 100
+    assert (history[0], history.count("snapshot")) == ("start", 2)
+    assert len(history) > 430

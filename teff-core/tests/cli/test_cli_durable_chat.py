@@ -162,10 +162,18 @@ def test_a_closed_standard_input_is_wrong_use(teff, flow, monkeypatch):
 def test_a_chat_is_neither_run_nor_resumed(chat, teff, flow):
     file = flow(ASK)
     chat(file, "--checkpoint-id", "ada", said=["the opera"])
-    for command in (["run", file, "--checkpoint-id", "ada"], ["resume", "ada"]):
+    for command in (
+        ["run", file, "--checkpoint-id", "ada"],
+        ["resume", "ada"],
+        ["resume", "ada#turn-1", "--answer", "2"],
+    ):
         done = teff(*command)
         assert done.code == 2
         assert "'ada' is a chat: go on with teff chat FILE --checkpoint-id ada." in done.err
+    for command in (["show", "ada"], ["fork", "ada", "--at", "0"]):
+        done = teff(*command)
+        assert done.code == 2
+        assert "'ada' is a chat. Each turn is a run: ada#turn-1, ada#turn-2, …" in done.err
     steps = json.loads(teff("show", "ada#turn-1", "--json").out)
     assert steps["interrupts"][0]["key"] == "seats"
 

@@ -144,7 +144,7 @@ def test_a_damaged_run_does_not_hide_the_others(teff, flow):
     found = {row[0]: row[1] for row in rows(teff("runs").out)[1:]}
     assert found == {"r1": "damaged", "whole": "finished"}
     done = teff("show", "r1")
-    assert done.code != 0
+    assert (done.code, done.out) == (1, "")
     assert "'r1'" in done.err
 
 

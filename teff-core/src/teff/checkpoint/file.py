@@ -25,6 +25,7 @@ from teff.checkpoint.protocol import (
 from teff.checkpoint.renewal import Renewal
 from teff.checkpoint.run_file import Place
 from teff.checkpoint.run_folder import RunFolder
+from teff.checkpoint.shortened import shortened
 from teff.errors import CheckpointError, ConfigError
 
 __all__ = ["FileCheckpointer"]
@@ -141,9 +142,9 @@ class FileCheckpointer:
         await self._do(lease.run_id, self._runs.append, lease, tuple(records))
 
     async def load(self, run_id: str, *, owner: str = "default") -> Sequence[Record]:
-        """Return the records of a run in their order; see `Checkpointer.load`."""
+        """Return the records that a run goes on with, in their order; see `Checkpointer.load`."""
         stored = await self.history(run_id, owner=owner)
-        return tuple(entry.record for entry in stored)
+        return shortened(tuple(entry.record for entry in stored))
 
     async def release(self, lease: Lease, state: RunState) -> None:
         """Give the run back; what was stored has then reached the disk."""

@@ -163,12 +163,17 @@ class SQLiteCheckpointer:
         await self._ask(lease.run_id, Job(work=work))
 
     async def load(self, run_id: str, *, owner: str = "default") -> Sequence[Record]:
-        """Return the records of a run in their order; empty where there are none.
+        """Return the records that a run goes on with, in their order; empty where there are none.
+
+        They are its first, and those from its last snapshot on.
 
         Raises:
             CheckpointCorrupt: they are not what was stored.
         """
-        return tuple(stored.record for stored in await self.history(run_id, owner=owner))
+        require_key(run_id, owner)
+        job = self._alone(self._runs.load, run_id=run_id, owner=owner)
+        stored: Sequence[StoredRecord] = await self._ask(run_id, job)
+        return tuple(each.record for each in stored)
 
     async def release(self, lease: Lease, state: RunState) -> None:
         """Give the run back, saying how it was left; it is free at once.

@@ -29,6 +29,7 @@ __all__ = [
     "find_run",
     "find_runs",
     "insert_run",
+    "read_latest",
     "read_records",
     "update_run",
 ]
@@ -312,32 +313,49 @@ def add_records(
 
 
 def read_records(
-    connection: sqlite3.Connection, run: RunRow, first: int | None = None
+    connection: sqlite3.Connection, run: RunRow, *, after: int = 0, last: int | None = None
 ) -> list[StoredRecord]:
-    """Return the records of a run, all of them or the ``first``, verified.
+    """Return the records of a run, verified: those after number ``after``, up to ``last``.
 
     Raises:
         CheckpointCorrupt: one of them is not as it was written, or is missing.
     """
-    wanted = run.records if first is None else first
+    wanted = run.records if last is None else last
     start = run.id * _NUMBERS
-    last = start + (_NUMBERS - 1 if first is None else first)
     records: list[StoredRecord] = []
     rows = connection.execute(
         "SELECT id, kind, path, data, stored, checksum FROM teff_records"
         " WHERE id BETWEEN ? AND ? ORDER BY id",
-        (start, last),
+        (start + after + 1, start + (_NUMBERS - 1 if last is None else last)),
     )
     with closing(rows):  # one that is left half read would hold on to the file
         for row_id, *values in rows:
-            number = len(records) + 1
+            number = after + len(records) + 1
             record = _read_record(run, number, *values) if row_id == start + number else None
             if record is None:
                 raise _damaged_record(run, number)
             records.append(record)
-    if len(records) != wanted:
-        raise _damaged_record(run, min(len(records), wanted) + 1)
+    if after + len(records) != wanted:
+        raise _damaged_record(run, after + min(len(records), wanted - after) + 1)
     return records
+
+
+def read_latest(connection: sqlite3.Connection, run: RunRow) -> list[StoredRecord]:
+    """Return the first record of a run, and those from its last snapshot on, verified.
+
+    Raises:
+        CheckpointCorrupt: one of them is not as it was written, or is missing.
+    """
+    start = run.id * _NUMBERS
+    found = connection.execute(
+        "SELECT id FROM teff_records WHERE id BETWEEN ? AND ? AND kind = 'snapshot'"
+        " ORDER BY id DESC LIMIT 1",
+        (start + 2, start + _NUMBERS - 1),
+    ).fetchone()
+    if found is None:
+        return read_records(connection, run)
+    newest = read_records(connection, run, after=found[0] - start - 1)
+    return [*read_records(connection, run, last=1), *newest]
 
 
 def _read_record(

@@ -35,6 +35,7 @@ from teff.checkpoint.sqlite_rows import (
     find_run,
     find_runs,
     insert_run,
+    read_latest,
     read_records,
     update_run,
 )
@@ -301,6 +302,14 @@ class StoredRuns:
             run = find_run(connection, owner, run_id)
             return () if run is None else tuple(read_records(connection, run))
 
+    def load(
+        self, connection: sqlite3.Connection, run_id: str, owner: str
+    ) -> tuple[StoredRecord, ...]:
+        """Return the records that a run goes on with: its first, and those from its last snapshot."""
+        with snapshot(connection):
+            run = find_run(connection, owner, run_id)
+            return () if run is None else tuple(read_latest(connection, run))
+
     def get(self, connection: sqlite3.Connection, run_id: str, owner: str) -> RunSummary | None:
         """Return one run, or None."""
         with snapshot(connection):
@@ -327,7 +336,7 @@ class StoredRuns:
                 f"run {run_id!r} has no record {at}: it has {run.records}, counted from 1",
                 run_id=run_id,
             )
-        records = [stored.record for stored in read_records(connection, run, at)]
+        records = [stored.record for stored in read_records(connection, run, last=at)]
         if find_run(connection, owner, new_id) is not None:
             raise CheckpointError(
                 f"there is a run {new_id!r} already: give another id, or delete it first",

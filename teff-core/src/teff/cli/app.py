@@ -15,7 +15,7 @@ import click
 from teff.cli.exit_codes import FAILED, FINISHED, INTERRUPTED, PAUSED, WRONG_USE
 from teff.cli.messages import show_error
 from teff.cli.threads import threads_to_wait_for
-from teff.errors import TeffError, suggest
+from teff.errors import CheckpointError, TeffError, suggest
 
 __all__ = ["app", "run_app"]
 
@@ -153,7 +153,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return FAILED
     except TeffError as error:
         show_error(str(error))
-        return WRONG_USE
+        return FAILED if isinstance(error, CheckpointError) else WRONG_USE
     return code if isinstance(code, int) else FINISHED
 
 

@@ -8,6 +8,7 @@ import click
 
 from teff.checkpoint import RunStore
 from teff.cli.messages import say
+from teff.cli.recorded import require_run
 from teff.cli.stores import OpenStore, open_runs, takes_store
 from teff.errors import ConfigError
 from teff.graph.history import read_history
@@ -52,12 +53,8 @@ async def _fork(
     Raises:
         ConfigError: there is no such run or step, or the id is taken.
     """
+    await require_run(opened, run_id)
     history = read_history(await store.history(run_id))
-    if not history.first_record:
-        raise ConfigError(
-            f"there is no run {run_id!r} in {opened.place}.",
-            hint=f"{opened.command('runs')} lists what is there.",
-        )
     record = history.record_after(step)
     if record is None:
         raise ConfigError(f"run {run_id!r} has the steps 1 to {len(history.steps)}, no {step}.")

@@ -15,7 +15,10 @@ from teff.errors import ConfigError, GraphInterrupt, TeffError
 from teff.graph.history import read_history
 from teff.runtime import Limits
 
-__all__ = ["Recorded", "find_run", "recall", "require_no_chat"]
+__all__ = ["SESSION", "TURN", "Recorded", "find_run", "recall", "require_no_chat", "require_run"]
+
+#: What the ids of the runs of a chat have behind its own id: the list of turns, and each turn.
+SESSION, TURN = "#session", "#turn-"
 
 #: How a run can end that is not over.
 _LEFT = ("cancelled", "failed", "paused")
@@ -53,15 +56,32 @@ async def _load(opened: OpenStore, run_id: str) -> Sequence[Record]:
 
 
 def require_no_chat(opened: OpenStore, run_id: str, runner: asyncio.Runner) -> None:
-    """Refuse the id of a chat, which goes on with the next message.
+    """Refuse the id of a chat, or of a turn of one, which goes on with the next message.
 
     Raises:
         ConfigError: it is one.
     """
-    if find_run(opened, f"{run_id}#session", runner):
+    chat = run_id.partition(TURN)[0]
+    if find_run(opened, f"{chat}{SESSION}", runner):
+        raise ConfigError(f"{chat!r} is a chat: go on with teff chat FILE --checkpoint-id {chat}.")
+
+
+async def require_run(opened: OpenStore, run_id: str) -> None:
+    """Refuse an id that no run has.
+
+    Raises:
+        ConfigError: there is no such run; where it is a chat, saying which runs that has.
+    """
+    if await opened.store.load(run_id):
+        return
+    if await opened.store.load(f"{run_id}{SESSION}"):
         raise ConfigError(
-            f"{run_id!r} is a chat: go on with teff chat FILE --checkpoint-id {run_id}."
+            f"{run_id!r} is a chat. Each turn is a run: {run_id}{TURN}1, {run_id}{TURN}2, …"
         )
+    raise ConfigError(
+        f"there is no run {run_id!r} in {opened.place}.",
+        hint=f"{opened.command('runs')} lists what is there.",
+    )
 
 
 def recall(live: Live, recorded: Recorded, runner: asyncio.Runner) -> None:

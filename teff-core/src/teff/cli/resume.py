@@ -14,7 +14,7 @@ from teff.cli.answers import read_answers
 from teff.cli.execute import Begin, Executor
 from teff.cli.live import Live
 from teff.cli.messages import show_warning
-from teff.cli.recorded import Recorded, find_run, recall, require_no_chat
+from teff.cli.recorded import Recorded, find_run, recall, require_no_chat, require_run
 from teff.cli.reporting import report_run
 from teff.cli.run_options import read_run_options, takes_json, takes_run_options
 from teff.cli.stores import OpenStore, open_store, takes_store
@@ -89,12 +89,8 @@ def _about(opened: OpenStore, run_id: str, executor: Executor) -> Mapping[str, A
         ConfigError: there is no such run.
     """
     records: Sequence[Record] = find_run(opened, run_id, executor.runner)
-    if not records:
-        require_no_chat(opened, run_id, executor.runner)
-        raise ConfigError(
-            f"there is no run {run_id!r} in {opened.place}.",
-            hint=f"{opened.command('runs')} lists what is there.",
-        )
+    require_no_chat(opened, run_id, executor.runner)
+    executor.runner.run(require_run(opened, run_id))
     about: Mapping[str, Any] = records[0].data.get("about", {})
     return about
 

@@ -12,6 +12,7 @@ import click
 
 from teff.checkpoint import RunStore, RunSummary
 from teff.cli.messages import say
+from teff.cli.recorded import SESSION, TURN
 from teff.cli.stores import open_runs, takes_store
 from teff.cli.tables import table, time_in_words
 from teff.errors import CheckpointError
@@ -22,8 +23,6 @@ __all__ = ["command"]
 
 #: Without ``--all``; each one that is shown has to be read.
 _SHOWN = 20
-
-_SESSION, _TURN = "#session", "#turn-"
 
 
 @attrs.frozen(kw_only=True)
@@ -87,8 +86,8 @@ def _with_chats(summaries: Sequence[RunSummary]) -> list[_Row]:
     for summary in summaries:
         name, mark, _ = summary.run_id.rpartition("#")
         kind = summary.run_id[len(name) :]
-        is_of_chat = kind == _SESSION or kind.startswith(_TURN)
-        if not (mark and is_of_chat and f"{name}{_SESSION}" in ids):
+        is_of_chat = kind == SESSION or kind.startswith(TURN)
+        if not (mark and is_of_chat and f"{name}{SESSION}" in ids):
             rows.append(_Row(summary=summary))
             continue
         if name not in chats:
@@ -98,7 +97,7 @@ def _with_chats(summaries: Sequence[RunSummary]) -> list[_Row]:
 
 
 def _chat(name: str, parts: Sequence[RunSummary]) -> _Row:
-    session = next(part for part in parts if part.run_id == f"{name}{_SESSION}")
+    session = next(part for part in parts if part.run_id == f"{name}{SESSION}")
     turns = [part for part in parts if part is not session]
     last = max(turns, key=lambda turn: int(turn.run_id.rpartition("-")[2]), default=session)
     whole = attrs.evolve(

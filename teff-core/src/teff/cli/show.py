@@ -12,9 +12,9 @@ import click
 
 from teff.checkpoint import RunSummary
 from teff.cli.messages import harmless
+from teff.cli.recorded import require_run
 from teff.cli.stores import OpenStore, open_runs, takes_store
 from teff.cli.tables import seconds_in_words, shortened, table, time_in_words
-from teff.errors import ConfigError
 from teff.graph.history import RunHistory, StoredStep, read_history
 
 __all__ = ["command"]
@@ -36,15 +36,13 @@ def command(run_id: str, file: str | None, checkpoint: str | None, *, as_json: b
         open_runs(file, checkpoint, runner=runner) as (opened, store),
     ):
 
-        async def look() -> tuple[RunSummary | None, RunHistory]:
-            return await store.get(run_id), read_history(await store.history(run_id))
+        async def look() -> tuple[RunSummary, RunHistory]:
+            await require_run(opened, run_id)
+            summary = await store.get(run_id)
+            assert summary is not None  # noqa: S101  # it has records
+            return summary, read_history(await store.history(run_id))
 
         summary, history = runner.run(look())
-    if summary is None:
-        raise ConfigError(
-            f"there is no run {run_id!r} in {opened.place}.",
-            hint=f"{opened.command('runs')} lists what is there.",
-        )
     if as_json:
         click.echo(json.dumps(_report(summary, history), indent=2, ensure_ascii=False))
         return
