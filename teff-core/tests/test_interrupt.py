@@ -10,6 +10,7 @@ from teff.checkpoint import MemoryCheckpointer
 from teff.errors import ConfigError
 from teff.graph import Graph
 from teff.node.interrupt import GraphInterrupt, Interrupt
+from teff.node.registry import make_function_node
 from teff.runtime import ExecContext
 
 
@@ -128,3 +129,14 @@ def test_an_answer_must_fit_the_schema() -> None:
 def test_a_schema_that_is_none_is_refused_when_the_node_is_made() -> None:
     with pytest.raises(ConfigError, match="'schema' is no JSON Schema"):
         Interrupt(key="a", schema={"type": "nubmer"})
+
+
+def test_a_schema_that_is_none_is_refused_where_it_is_asked() -> None:
+    """Else the run would be left with a question that nobody can answer."""
+
+    async def ask(ctx: ExecContext, state: Any) -> dict[str, Any]:
+        return {"age": await ctx.interrupt("age", schema={"type": "intger"})}
+
+    graph = Graph({"ask": make_function_node(ask)}, [], "ask")
+    with pytest.raises(ConfigError, match=r"the schema of 'age' is no JSON Schema"):
+        asyncio.run(graph.run({}, checkpointer=MemoryCheckpointer(), checkpoint_id="r"))

@@ -16,7 +16,7 @@ from teff.runtime.frame import Frame, ModelDefaults
 from teff.runtime.limits import Limits
 from teff.runtime.node_hooks import NodeHook, NodeHooks, PayloadCallback
 from teff.runtime.place import Executable, Place
-from teff.runtime.question import Question, checked_choices
+from teff.runtime.question import Question, checked_choices, checked_schema
 from teff.runtime.run import Run
 from teff.runtime.scope import Scope
 from teff.runtime.signals import LimitSignal, PauseSignal
@@ -410,7 +410,7 @@ class ExecContext(Scope):
             path=self.path,
             node_id=self.node_id,
             choices=checked_choices(choices),
-            schema=schema,
+            schema=checked_schema(schema, key),
         )
         return await self.ask(question)
 

@@ -11,7 +11,7 @@ from teff.errors import ConfigError, suggest
 from teff.schema.validate import SchemaValidator
 from teff.state import thaw
 
-__all__ = ["Question", "checked_choices", "match_answers"]
+__all__ = ["Question", "checked_choices", "checked_schema", "match_answers"]
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +79,17 @@ def checked_choices(choices: Iterable[Any] | None) -> tuple[Any, ...] | None:
     if isinstance(choices, str):
         raise ConfigError(f"choices must be a list of answers, not the text {choices!r}.")
     return None if choices is None else tuple(choices)
+
+
+def checked_schema(schema: Mapping[str, Any] | None, key: str) -> Mapping[str, Any] | None:
+    """Return the schema of an answer; one that no answer could be held against is refused now.
+
+    Raises:
+        ConfigError: it is no JSON Schema.
+    """
+    if schema is not None:
+        SchemaValidator(schema, what=f"the schema of {key!r}")
+    return schema
 
 
 def match_answers(resume: object, questions: Sequence[Question]) -> dict[str, Any]:
