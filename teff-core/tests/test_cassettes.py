@@ -21,6 +21,7 @@ from teff.errors import ConfigError, IncompleteStream, ProviderError, TruncatedO
 from teff.messages import Message, ModelUsage, ToolCall, assistant, user
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest, Provider, ToolSpec
 from teff.provider.http import HttpClient
+from teff.provider.keys import names_a_secret
 from teff.state import freeze
 from teff.testing import (
     ScriptedAnswer,
@@ -37,7 +38,7 @@ from teff.testing import (
 )
 from teff.testing.cassette_file import canonical, request_to_json
 from teff.testing.differences import fits
-from teff.testing.masking import masked, names_a_secret
+from teff.testing.masking import masked
 from teff.testing.replay import ReplayServer, json_answer, run_with_server
 
 CANARY = "canary-8f3d2a-never-written"

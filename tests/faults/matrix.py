@@ -43,6 +43,12 @@ Request = Literal["plain", "tools", "schema"]
 Situation = Literal["once", "always", "alone"]
 
 WAYS: tuple[Way, ...] = ("stream", "plain")
+
+
+def _heard(token: str) -> None:
+    """Hear a piece of an answer."""
+
+
 REQUESTS: tuple[Request, ...] = ("plain", "tools", "schema")
 SITUATIONS: tuple[Situation, ...] = ("once", "always", "alone")
 
@@ -353,5 +359,7 @@ def _graph(cell: Cell, first: Provider, second: Provider) -> Graph:
         options["use_tools"] = ["add"]
     if cell.request == "schema":
         options["json_schema"] = SCHEMA
+        # Without somebody who wants the pieces, those of a structured answer are not shown.
+        options["on_token"] = _heard
     flow = Flow(providers={"a": first, "b": second}, default_provider="a", default_model="m")
     return flow.llm(input_key="input", stream=cell.way == "stream", **options).compile()

@@ -119,13 +119,9 @@ def check_counts(failure: Failure, cell: Cell, found: Seen, *, passes: bool) -> 
         asked = (cell.calls + 1, 0, 1, 0)
     elif found.outcome != "fallback":
         asked = (tries, 0, tries - 1, 0)
-    elif cell.situation == "always":
-        # Each round of tools begins with the first server again.
-        rounds = cell.calls
-        asked = (tries * rounds, rounds, (tries - 1) * rounds, rounds)
     else:
-        # The fallback calls the tool, and the first server, which works again, does all that follows.
-        asked = (1 if cell.calls == 1 else 3, 1, 0, 1)
+        # Who answered is asked in the rounds of tools that follow.
+        asked = (tries if cell.situation == "always" else 1, cell.calls, tries - 1, 1)
     first, *others = asked
     if failure.refuses:
         first = cell.calls if cell.situation == "once" else 0

@@ -206,7 +206,8 @@ def test_fault_68_a_schema_that_is_blamed_amid_an_answer_is_no_reason_to_ask_aga
     blamed = {"error": {"message": "failed to parse grammar", "code": 500}}
     shown = streamed(OPENAI, OPENAI.piece('{"n"'), OPENAI.event(blamed))
     whole = answer(OPENAI, '{"n": 1}', stream=True)
-    asked = ask(OPENAI, shown, whole, json_schema={"type": "object"})
+    heard: list[str] = []
+    asked = ask(OPENAI, shown, whole, json_schema={"type": "object"}, on_token=heard.append)
     assert (asked.tokens, len(asked.requests)) == (['{"n"'], 1)
     assert "failed to parse grammar" in str(asked.error)
 

@@ -16,20 +16,28 @@ import attrs
 from teff.errors import StateError
 
 __all__ = [
+    "MAX_ARGUMENT_LEVELS",
     "Message",
     "ModelUsage",
     "ToolCall",
     "Usage",
     "assistant",
     "conversation",
+    "is_nested_deeper",
     "last_assistant_message",
     "last_user_message",
     "message_text",
+    "read_arguments",
     "system",
     "tool_result",
     "user",
     "with_system",
 ]
+
+
+#: How many objects and lists of tool arguments may lie within each other. A stored value may have
+#: 200 levels, and the arguments are some levels down in it.
+MAX_ARGUMENT_LEVELS = 100
 
 
 class Message(TypedDict):
@@ -186,13 +194,14 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
     """Read tool arguments as servers send them; return them with what is wrong, or "".
 
     An object is taken as it is, an empty text or None is no arguments, other text must be a JSON
-    object. NaN and Infinity are not JSON.
+    object. NaN and Infinity are not JSON. Values that lie more than `MAX_ARGUMENT_LEVELS` deep are
+    refused, for no state could hold them.
 
     >>> read_arguments('{"city": "Rig')[1]
     'the arguments are not whole JSON: Unterminated string starting at character 10'
     """
     if isinstance(raw, Mapping):
-        return dict(raw), ""
+        return _not_too_deep(dict(raw))
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, ""
     if not isinstance(raw, str):
@@ -203,12 +212,40 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
         reason = error.msg.removesuffix(" at")
         return {}, f"the arguments are not whole JSON: {reason} at character {error.pos + 1}"
     except RecursionError:
-        return {}, "the arguments are nested too deeply"
+        return {}, _TOO_DEEP
     except ValueError as error:
         return {}, f"the arguments are not JSON: {error}"
     if not isinstance(value, dict):
         return {}, f"the arguments must be a JSON object, not {type(value).__name__}"
-    return value, ""
+    return _not_too_deep(value)
+
+
+_TOO_DEEP = "the arguments are nested too deeply"
+
+
+def _not_too_deep(arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    if is_nested_deeper(arguments, MAX_ARGUMENT_LEVELS):
+        return {}, _TOO_DEEP
+    return arguments, ""
+
+
+def is_nested_deeper(value: object, most: int) -> bool:
+    """Say whether objects and lists lie within each other more than ``most`` levels deep.
+
+    >>> is_nested_deeper([[1]], 1), is_nested_deeper([[1]], 2)
+    (True, False)
+    """
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    for _ in range(most):
+        if not level:
+            return False
+        level = [
+            below
+            for item in level
+            for below in (item.values() if isinstance(item, dict) else item)
+            if isinstance(below, dict | list)
+        ]
+    return bool(level)
 
 
 def _refuse_constant(name: str) -> float:

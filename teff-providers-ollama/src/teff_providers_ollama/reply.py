@@ -13,6 +13,7 @@ from teff.messages import ModelUsage, ToolCall
 from teff.provider.choices import settled
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
 from teff.provider.reading import (
+    MAX_TOOL_CALLS,
     CharacterJoiner,
     UnreadableReply,
     as_mapping,
@@ -22,6 +23,8 @@ from teff.provider.reading import (
     free_call_id,
     read_usage,
     read_whole_arguments,
+    unknown_fields,
+    whole_text,
 )
 
 __all__ = ["ReplyBuilder", "read_reply"]
@@ -131,16 +134,21 @@ class ReplyBuilder:
             function = as_mapping(as_mapping(call).get("function"))
             if not isinstance(function.get("name"), str) or not function["name"]:
                 raise UnreadableReply("it calls a tool without saying which")
+            if len(self._calls) >= MAX_TOOL_CALLS:
+                raise UnreadableReply(f"it makes more than {MAX_TOOL_CALLS:,} tool calls")
             self._calls.append(self._call(call, function))
 
     def _call(self, call: Mapping[str, Any], function: Mapping[str, Any]) -> ToolCall:
         call_id = free_call_id(call.get("id"), self._used_ids)
         self._used_ids.add(call_id)
         arguments, error = read_whole_arguments(function.get("arguments"))
-        extra = {name: call[name] for name in call if name not in _KNOWN_CALL_FIELDS}
-        unknown = {name: function[name] for name in function if name not in _KNOWN_FUNCTION_FIELDS}
-        if unknown:
+        extra = unknown_fields(call, _KNOWN_CALL_FIELDS)
+        if unknown := unknown_fields(function, _KNOWN_FUNCTION_FIELDS):
             extra["function"] = unknown
         return ToolCall(
-            id=call_id, name=function["name"], arguments=arguments, error=error, extra=extra
+            id=call_id,
+            name=whole_text(function["name"]),
+            arguments=arguments,
+            error=error,
+            extra=extra,
         )

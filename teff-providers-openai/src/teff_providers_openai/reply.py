@@ -47,7 +47,7 @@ def read_reply(data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
     Raises:
         UnreadableReply: it is none.
     """
-    builder = ReplyBuilder(request)
+    builder = ReplyBuilder(request, whole=True)
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise UnreadableReply("it has no choices")
@@ -60,11 +60,15 @@ def read_reply(data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
 class ReplyBuilder:
     """Puts a reply together from its pieces.
 
+    Args:
+        request: what was asked.
+        whole: there will be one piece, which is all of it.
+
     Attributes:
         is_whole: the server has said that the answer is whole.
     """
 
-    def __init__(self, request: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest, *, whole: bool = False) -> None:
         self.is_whole = False
         self._request = request
         self._text: list[str] = []
@@ -72,7 +76,7 @@ class ReplyBuilder:
         self._text_joiner = CharacterJoiner()
         self._thinking_joiner = CharacterJoiner()
         self._details = ReasoningDetails()
-        self._calls = ToolCallAssembler()
+        self._calls = ToolCallAssembler(whole=whole)
         self._finish_reason = ""
         self._refused = False
         self._usage = ModelUsage()

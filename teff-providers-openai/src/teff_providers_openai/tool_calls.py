@@ -9,13 +9,17 @@ from typing import Any
 
 import attrs
 
-from teff.messages import ToolCall, read_arguments
+from teff.messages import ToolCall
 from teff.provider.reading import (
+    MAX_TOOL_CALLS,
     UnreadableReply,
     as_mapping,
     as_text,
     free_call_id,
+    parse_json,
     read_whole_arguments,
+    unknown_fields,
+    whole_text,
 )
 
 __all__ = ["ToolCallAssembler", "message_fields", "to_wire"]
@@ -31,14 +35,45 @@ _OF_MESSAGE = "teff:message"
 class _Slot:
     """One call that is being put together."""
 
-    index: int | None
     id: str = ""
     name: str = ""
-    arguments: str = ""
     extra: dict[str, Any] = attrs.field(factory=dict)
+    _pieces: list[str] = attrs.field(factory=list)
+    _object: object = None
+
+    @property
+    def text(self) -> str:
+        """The text of the arguments, as far as it has come."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @property
+    def arguments(self) -> object:
+        """The arguments as they came: their text, or an object."""
+        return self.text if self._object is None else self._object
+
+    def add_arguments(self, arguments: object) -> None:
+        """Take in a piece of their text, or an object that is all of them."""
+        if isinstance(arguments, str):
+            self._pieces.append(arguments)
+        elif arguments is not None:
+            self._object = arguments
+
+    def has_arguments(self) -> bool:
+        return self._object is not None or bool(self.text.strip())
 
     def is_whole(self) -> bool:
-        return bool(self.arguments.strip()) and not read_arguments(self.arguments)[1]
+        if self._object is not None:
+            return True
+        text = self.text.strip()
+        if not (text.startswith("{") and text.endswith("}")):
+            return False
+        try:
+            parse_json(text)
+        except ValueError:
+            return False
+        return True
 
 
 class ToolCallAssembler:
@@ -50,8 +85,12 @@ class ToolCallAssembler:
     - A piece with an index that has no call yet begins one.
     - A piece with an index that has a call belongs to it, unless it has a name and a new id and the
       arguments of that call are whole: then it begins the next.
-    - A piece without an index belongs to the call with its id; else it begins a call where it has
-      a name; else it belongs to the last one.
+    - A piece without an index belongs to the call with its id, unless it has a name and the
+      arguments of that call are whole; else it begins a call where it has a name; else it belongs
+      to the last one.
+
+    Args:
+        whole: what is added is whole calls, those of a message that did not come in pieces.
 
     >>> calls = ToolCallAssembler()
     >>> calls.add([{"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"x"'}}])
@@ -60,14 +99,17 @@ class ToolCallAssembler:
     [ToolCall(id='a', name='add', arguments={'x': 1}, error='', extra={})]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._slots: list[_Slot] = []
+        self._by_index: dict[int, _Slot] = {}
+        self._by_id: dict[str, _Slot] = {}
 
     def add(self, pieces: object) -> None:
         """Take in the ``tool_calls`` of one delta, or of a whole message; null is none.
 
         Raises:
-            UnreadableReply: it is no list of objects.
+            UnreadableReply: it is no list of objects, or there are too many calls.
         """
         if pieces is None:
             return
@@ -107,18 +149,22 @@ class ToolCallAssembler:
             if not slot.name:
                 raise UnreadableReply("it calls a tool without saying which")
             arguments, error = read_whole_arguments(slot.arguments)
-            if error and complete:
-                closed = read_whole_arguments(slot.arguments + _missing_brackets(slot.arguments))
+            if error and complete and slot.text:
+                closed = read_whole_arguments(slot.text + _missing_brackets(slot.text))
                 arguments, error = (arguments, error) if closed[1] else closed
-            if cut_off and slot is self._slots[-1] and not slot.arguments.strip():
+            if cut_off and slot is self._slots[-1] and not slot.has_arguments():
                 error = "the arguments were cut off by the token limit"
             call_id = free_call_id(slot.id, used)
             used.add(call_id)
             if of_message and not calls:
-                slot.extra[_OF_MESSAGE] = dict(of_message)
+                slot.extra |= unknown_fields({_OF_MESSAGE: dict(of_message)}, ())
             calls.append(
                 ToolCall(
-                    id=call_id, name=slot.name, arguments=arguments, error=error, extra=slot.extra
+                    id=call_id,
+                    name=whole_text(slot.name),
+                    arguments=arguments,
+                    error=error,
+                    extra=slot.extra,
                 )
             )
         return calls
@@ -129,40 +175,38 @@ class ToolCallAssembler:
         slot = self._slot_for(piece.get("index"), call_id, name)
         # Names and ids come whole, and some servers repeat them: they are set, never joined.
         slot.name = slot.name or name
-        slot.id = slot.id or call_id
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            slot.arguments += arguments
-        elif arguments is not None:
-            slot.arguments = json.dumps(arguments, ensure_ascii=False)
-        slot.extra.update(_unknown(piece, _KNOWN_FIELDS))
-        if unknown := _unknown(function, _KNOWN_FUNCTION_FIELDS):
+        if call_id and not slot.id:
+            slot.id = call_id
+            self._by_id[call_id] = slot
+        slot.add_arguments(function.get("arguments"))
+        slot.extra.update(unknown_fields(piece, _KNOWN_FIELDS))
+        if unknown := unknown_fields(function, _KNOWN_FUNCTION_FIELDS):
             slot.extra["function"] = {**slot.extra.get("function", {}), **unknown}
 
     def _slot_for(self, index: object, call_id: str, name: str) -> _Slot:
+        if self._whole:
+            return self._new()
         if not isinstance(index, int) or isinstance(index, bool):
             return self._slot_without_index(call_id, name)
-        found = next((slot for slot in reversed(self._slots) if slot.index == index), None)
-        if found is None:
-            return self._new(index)
-        is_next = bool(name and call_id) and call_id != found.id and found.is_whole()
-        return self._new(index) if is_next else found
+        found = self._by_index.get(index)
+        is_next = bool(name and call_id) and found is not None and call_id != found.id
+        if found is None or (is_next and found.is_whole()):
+            found = self._by_index[index] = self._new()
+        return found
 
     def _slot_without_index(self, call_id: str, name: str) -> _Slot:
-        same = [slot for slot in self._slots if call_id and slot.id == call_id]
-        if same:
-            return same[-1]
+        same = self._by_id.get(call_id) if call_id else None
+        if same is not None and not (name and same.is_whole()):
+            return same
         if name or not self._slots:
-            return self._new(None)
+            return self._new()
         return self._slots[-1]
 
-    def _new(self, index: int | None) -> _Slot:
-        self._slots.append(_Slot(index))
+    def _new(self) -> _Slot:
+        if len(self._slots) >= MAX_TOOL_CALLS:
+            raise UnreadableReply(f"it makes more than {MAX_TOOL_CALLS:,} tool calls")
+        self._slots.append(_Slot())
         return self._slots[-1]
-
-
-def _unknown(fields: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in known}
 
 
 def _missing_brackets(text: str) -> str:

@@ -29,7 +29,7 @@ class Asking:
         json_schema: what the provider is told of the answer's form, where it can enforce one;
             where tools are offered, only if it can do both at once.
         options: settings of the provider that say the same in its own words; sent with it.
-        stream, on_token: as for `Harness.call`.
+        stream, show, on_token: as for `Harness.call`.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Asking:
         json_schema: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         stream: bool = False,
+        show: bool = True,
         on_token: TokenCallback | None = None,
     ) -> None:
         self._ctx = ctx
@@ -47,6 +48,7 @@ class Asking:
         self._schema = json_schema
         self._options = options
         self._stream = stream
+        self._show = show
         self._on_token = on_token
         self._max_tokens: int | None = None
         self._failures: list[str] = []
@@ -75,6 +77,7 @@ class Asking:
                 max_tokens=self._max_tokens,
                 options=self._options if self.tells_form(tools) else None,
                 stream=self._stream,
+                show=self._show,
                 on_token=self._on_token,
             )
         except ProviderError as error:

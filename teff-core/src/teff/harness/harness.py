@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Self, TypedDict, Unpack
@@ -213,6 +213,7 @@ class Harness:
         stop: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         stream: bool = False,
+        show: bool = True,
         on_token: TokenCallback | None = None,
     ) -> ChatReply:
         """Ask once and return the whole answer; see `ask`, which says who gave it too."""
@@ -225,6 +226,7 @@ class Harness:
             stop=stop,
             options=options,
             stream=stream,
+            show=show,
             on_token=on_token,
         )
         return asked.reply
@@ -240,6 +242,7 @@ class Harness:
         stop: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
         stream: bool = False,
+        show: bool = True,
         on_token: TokenCallback | None = None,
     ) -> Given:
         """Ask once and return the whole answer, and which of the models gave it.
@@ -257,6 +260,8 @@ class Harness:
             stop: texts that end the answer.
             options: settings of the provider for this call, beside those of the harness.
             stream: whether the answer is taken piece by piece, where somebody listens.
+            show: whether the pieces are shown. Where they are not, a stream that breaks may still be
+                asked for again.
             on_token: hears the pieces, beside the ``token`` events.
 
         Raises:
@@ -281,7 +286,7 @@ class Harness:
             deadline=own.get("deadline"),
             options={**(own.get("options") or {}), **(options or {})},
         )
-        attempts = self._attempts(draft, stream=stream, on_token=on_token)
+        attempts = self._attempts(draft, stream=stream, show=show, on_token=on_token)
         ask = partial(self._ask_in_turn, draft, attempts)
         if self._ctx.run.journal is None:
             given = await ask()
@@ -375,8 +380,13 @@ class Harness:
         )
 
     def _attempts(
-        self, draft: ChatRequest, *, stream: bool, on_token: TokenCallback | None
+        self, draft: ChatRequest, *, stream: bool, show: bool, on_token: TokenCallback | None
     ) -> Attempts:
+        screen: Callable[[], Screen] | None = None
+        if not show:
+            screen = _Nothing
+        elif draft.tools and self._reads_text:
+            screen = partial(_screen, draft.tools)
         return Attempts(
             ctx=self._ctx,
             retry=self._retry,
@@ -386,7 +396,7 @@ class Harness:
             on_token=on_token,
             live=stream and (self._ctx.listening or on_token is not None),
             until=None if draft.deadline is None else time.monotonic() + draft.deadline,
-            screen=partial(_screen, draft.tools) if draft.tools and self._reads_text else None,
+            screen=screen,
         )
 
     @property
@@ -424,6 +434,16 @@ def _check_settings(settings: Mapping[str, object]) -> None:
                 f"a harness has no setting {name!r}.{suggest(name, known)}", path=name
             )
     check_limit(settings.get("max_parallel"), "max_parallel", path="max_parallel")
+
+
+class _Nothing:
+    """Shows nothing."""
+
+    def feed(self, piece: str) -> str:
+        return ""
+
+    def close(self) -> str:
+        return ""
 
 
 def _screen(tools: Sequence[ToolSpec]) -> Screen:

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from typing import Final
+
+from teff.messages import is_nested_deeper
 
 __all__ = ["LONGEST_NUMBER", "STRICT_JSON", "is_nested_deeper"]
 
 #: So many characters of a number are read. Python itself refuses about as many, in words for
 #: programmers.
 LONGEST_NUMBER: Final = 4_000
-
-
-def is_nested_deeper(value: Any, most: int) -> bool:
-    """Say whether objects and lists lie within each other more than ``most`` levels deep.
-
-    >>> is_nested_deeper([[1]], 1), is_nested_deeper([[1]], 2)
-    (True, False)
-    """
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(most):
-        if not level:
-            return False
-        level = [
-            below
-            for item in level
-            for below in (item.values() if isinstance(item, dict) else item)
-            if isinstance(below, dict | list)
-        ]
-    return bool(level)
 
 
 def _refuse_constant(name: str) -> float:

@@ -123,7 +123,8 @@ class AnswerForm:
             harness,
             json_schema=self.schema,
             options=self.options,
-            stream=stream and (self.wanted is None or on_token is not None),
+            stream=stream,
+            show=self.wanted is None or on_token is not None,
             on_token=on_token,
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from teff.errors import ConfigError, PluginError, TeffError
+from teff.provider.keys import names_a_secret
 from teff.provider.protocol import Provider
 
 __all__ = ["ProviderSource", "Recipe", "check_source", "make", "recipe"]
@@ -21,16 +22,6 @@ ProviderSource = Provider | Mapping[str, Any]
 Recipe = Callable[[], object]
 
 _MEMBERS = ("name", "capabilities", "chat", "stream", "aclose")
-_RAW_SECRETS = {
-    "accesstoken",
-    "apikey",
-    "apitoken",
-    "authtoken",
-    "key",
-    "password",
-    "secret",
-    "token",
-}
 
 
 def check_source(name: object, source: object) -> ProviderSource:
@@ -119,7 +110,7 @@ def _check_options(name: str, options: Mapping[Any, Any]) -> None:
                 f"provider {name!r}: the name is not an option.",
                 hint="It is the key that the options stand under.",
             )
-        if option.replace("_", "").replace("-", "").lower() in _RAW_SECRETS:
+        if names_a_secret(option):
             raise ConfigError(
                 f"provider {name!r}: {option!r} would put a secret into the configuration.",
                 hint="Name the environment variable that holds it: api_key_env.",

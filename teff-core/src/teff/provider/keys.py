@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import functools
 import html
+import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +26,7 @@ __all__ = [
     "check_key_source",
     "find_key",
     "mask",
+    "names_a_secret",
     "public_url",
     "read_key",
     "secret_values",
@@ -42,10 +45,36 @@ _MOST_SECRETS = 250
 #: Characters that are written as they are everywhere.
 _PLAIN = re.compile("[A-Za-z0-9_-]+")
 
-_KEY_PARAMETERS = {
-    "access_token", "api-key", "api_key", "apikey", "auth", "code", "key", "password", "secret",
-    "sig", "signature", "subscription-key", "token",
+#: A name with one of these words is that of a secret, ...
+_SECRET_WORDS = {
+    "accesskey", "accesstoken", "apikey", "apitoken", "auth", "authkey", "authorization",
+    "authtoken", "cookie", "credential", "credentials", "key", "passphrase", "passwd", "password",
+    "pat", "secret", "secretkey", "token",
 }  # fmt: skip
+
+#: ... unless it ends with one of these: then something is said about a secret.
+_WORDS_ABOUT_SECRETS = {
+    "column", "command", "count", "env", "field", "file", "function", "header", "length", "limit",
+    "method", "mode", "name", "path", "prefix", "scheme", "type", "url", "var", "variable",
+}  # fmt: skip
+
+#: Names of secrets in the query of a URL, which are words for other things elsewhere.
+_SECRET_PARAMETERS = {"code", "sig", "signature"}
+
+
+def names_a_secret(name: str) -> bool:
+    """Say whether what stands under this name is a secret: of a variable, a header or an option.
+
+    >>> names_a_secret("OPENAI_API_KEY"), names_a_secret("x-api-key"), names_a_secret("accessToken")
+    (True, True, True)
+    >>> names_a_secret("max_tokens"), names_a_secret("api_key_env"), names_a_secret("auth_header")
+    (False, False, False)
+    """
+    words = re.findall("[A-Z]?[a-z0-9]+|[A-Z0-9]+", name)
+    words = [word.lower() for word in words]
+    joined = {first + second for first, second in itertools.pairwise(words)}
+    has_one = not _SECRET_WORDS.isdisjoint(joined.union(words))
+    return has_one and words[-1] not in _WORDS_ABOUT_SECRETS
 
 
 def find_key(variable: str, function: Callable[[], str] | None, *, provider: str) -> str:
@@ -118,9 +147,16 @@ def check_key(key: object, *, source: str, provider: str) -> str:
 
 
 def secret_values(headers: Mapping[str, str]) -> frozenset[str]:
-    """Return what must not be shown of headers: their values, and what follows ``Bearer``."""
+    """Return what must not be shown of headers.
+
+    It is their values, what follows the first space in them, and where the name is that of a secret
+    each part behind the first, as in ``Token token=…``.
+    """
     values = set(headers.values())
-    values |= {value.partition(" ")[2] for value in headers.values() if value.count(" ") == 1}
+    for name, value in headers.items():
+        values.update(value.split(maxsplit=1)[1:])
+        if names_a_secret(name):
+            values.update(re.split(r"[\s=:,;]+", value)[1:])
     return frozenset(value for value in values if len(value) >= _SHORTEST_SECRET)
 
 
@@ -161,7 +197,7 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 @functools.lru_cache(maxsize=_MOST_SECRETS)
 def _pattern(secret: str) -> re.Pattern[str]:
-    """Return what finds a text as JSON, URLs, HTML and the ``repr`` of Python write it.
+    r"""Return what finds a text as JSON, URLs, HTML and the ``repr`` of Python write it.
 
     They may have done so one after the other, so there may be any number of backslashes.
     """
@@ -178,6 +214,9 @@ def _written(character: str) -> str:
         f"u{code:04x}",
         "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")),
     ]
+    for written in (json.dumps(character)[1:-1], repr(character)[1:-1], ascii(character)[1:-1]):
+        if written.startswith("\\") and len(written) > 1:  # such as the n of a line break
+            ways.append(rf"(?<=\\){re.escape(written[1:])}")
     return rf"\\*(?i:{'|'.join(ways)})"
 
 
@@ -211,7 +250,7 @@ def check_base_url(url: str, *, provider: str) -> str:
             hint="Write it with its scheme, for example http://127.0.0.1:8080/v1.",
         )
     for name, _value in parse_qsl(parts.query):
-        if name.lower() in _KEY_PARAMETERS:
+        if name.lower() in _SECRET_PARAMETERS or names_a_secret(name):
             raise ConfigError(
                 f"provider {provider!r}: base_url has {name!r} in its query, and URLs are logged.",
                 hint="Send the key in a header: api_key_env, auth_header and auth_prefix name it.",

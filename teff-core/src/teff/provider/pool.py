@@ -329,7 +329,7 @@ def _check_authorities(ca_file: str, provider: str) -> None:
     except (OSError, ValueError, TypeError) as error:  # that of ssl is an OSError
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"provider {provider!r}: ca_file {str(ca_file)!r} cannot be used: {reason}",
+            f"provider {provider!r}: ca_file {str(ca_file)!r} cannot be used: {reason}.",
             hint="It is the path of a PEM file: text with BEGIN CERTIFICATE lines.",
         ) from None
 

@@ -13,9 +13,10 @@ import string
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from teff.messages import ModelUsage, read_arguments
+from teff.messages import MAX_ARGUMENT_LEVELS, ModelUsage, is_nested_deeper, read_arguments
 
 __all__ = [
+    "MAX_TOOL_CALLS",
     "CharacterJoiner",
     "UnreadableReply",
     "as_count",
@@ -27,8 +28,16 @@ __all__ = [
     "parse_json",
     "read_usage",
     "read_whole_arguments",
+    "unknown_fields",
     "whole_text",
 ]
+
+#: An answer may make so many tool calls; readers refuse one that makes more.
+MAX_TOOL_CALLS = 1_000
+
+#: No answer has more tokens than the first, and nothing that is counted is above the second.
+_MOST_TOKENS = 10**12
+_MOST = 2**63 - 1
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -54,12 +63,14 @@ def as_text(value: object) -> str:
 def as_count(value: object) -> int | None:
     """Return ``value`` where it is a whole number of at least 0, else None, for "not known".
 
+    So is one that has no room in 64 bits.
+
     >>> as_count(0), as_count(12.0), as_count(-1), as_count(True), as_count("7")
     (0, 12, None, None, None)
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
         return None
     return value
 
@@ -67,12 +78,20 @@ def as_count(value: object) -> int | None:
 def read_usage(
     prompt_tokens: object, completion_tokens: object, total_tokens: object = None
 ) -> ModelUsage:
-    """Return what a server counted; the total is the sum where the server gave only the parts."""
-    prompt, completion = as_count(prompt_tokens), as_count(completion_tokens)
-    total = as_count(total_tokens)
+    """Return what a server counted; the total is the sum where the server gave only the parts.
+
+    Counts that no answer has are not known: those above a million millions too.
+    """
+    prompt, completion = _as_tokens(prompt_tokens), _as_tokens(completion_tokens)
+    total = _as_tokens(total_tokens)
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
     return ModelUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=total)
+
+
+def _as_tokens(value: object) -> int | None:
+    count = as_count(value)
+    return None if count is None or count > _MOST_TOKENS else count
 
 
 def content_text(content: object) -> str:
@@ -147,11 +166,32 @@ def read_whole_arguments(raw: object) -> tuple[dict[str, Any], str]:
     """Read tool arguments as `teff.messages.read_arguments` does, and as `whole_text` their texts."""
     arguments, error = read_arguments(whole_text(raw) if isinstance(raw, str) else raw)
     try:
-        text = json.dumps(arguments, ensure_ascii=False)
-    except RecursionError:
-        return {}, "the arguments are nested too deeply"
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return {}, "the arguments hold a number that JSON does not have"
     whole = whole_text(text)
     return (arguments if whole == text else json.loads(whole)), error
+
+
+def unknown_fields(fields: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return the fields that are not among ``known``, to be kept and sent back.
+
+    Left out are those that could not be: nested more deeply than tool arguments may be, or with a
+    number that JSON does not have.
+    """
+    return {
+        name: value for name, value in fields.items() if name not in known and _can_be_kept(value)
+    }
+
+
+def _can_be_kept(value: object) -> bool:
+    if is_nested_deeper(value, MAX_ARGUMENT_LEVELS):
+        return False
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def call_ids(messages: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -164,11 +204,12 @@ def call_ids(messages: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def free_call_id(wanted: object, used: Collection[str]) -> str:
-    """Return ``wanted`` where it is a usable id for a tool call, else a new one.
+    """Return ``wanted``, as `whole_text`, where it is a usable id for a tool call, else a new one.
 
     New ids are nine letters and digits, the one form that every server's templates take.
     """
-    if isinstance(wanted, str) and wanted and wanted not in used:
+    wanted = whole_text(wanted) if isinstance(wanted, str) else ""
+    if wanted and wanted not in used:
         return wanted
     alphabet = string.ascii_letters + string.digits
     while True:

@@ -15,6 +15,9 @@ __all__ = ["Price", "Prices", "price_of", "read_prices"]
 
 _MILLION = 1_000_000
 
+#: No answer has more tokens; what says so is not believed.
+_MOST_TOKENS = 10**12
+
 
 def _amount(instance: object, attribute: Any, value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -49,13 +52,19 @@ class Price:
         """Return the cost of one answer.
 
         Tokens that a server counts in the total alone are paid as completion, or, where it does not
-        say how many were sent, as the dearer of both.
+        say how many were sent, as the dearer of both. Counts below 0 or above a million millions
+        cost what these do.
         """
+        total = _believed(used.total)
         if used.prompt_tokens is None and used.completion_tokens is None:
-            return used.total * max(self.prompt, self.completion) / _MILLION
-        prompt = used.prompt_tokens or 0
-        completion = max(used.completion_tokens or 0, used.total - prompt)
+            return total * max(self.prompt, self.completion) / _MILLION
+        prompt = _believed(used.prompt_tokens or 0)
+        completion = max(_believed(used.completion_tokens or 0), total - prompt)
         return (prompt * self.prompt + completion * self.completion) / _MILLION
+
+
+def _believed(tokens: int) -> int:
+    return min(max(tokens, 0), _MOST_TOKENS)
 
 
 #: Prices by ``provider/model``, or by the model's name alone.

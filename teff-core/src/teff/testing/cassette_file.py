@@ -14,8 +14,8 @@ import attrs
 from teff.errors import ConfigError, IncompleteStream, ProviderError, TruncatedOutput
 from teff.harness.journaled import WAITING_FIELDS, reply_from_json, reply_to_json
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest
-from teff.provider.keys import MASK
-from teff.testing.masking import masked, names_a_secret
+from teff.provider.keys import MASK, names_a_secret
+from teff.testing.masking import masked
 
 __all__ = [
     "Exchange",

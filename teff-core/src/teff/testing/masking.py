@@ -11,14 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from teff.provider.keys import MASK, mask, secret_values, split_credentials
+from teff.provider.keys import MASK, mask, names_a_secret, secret_values, split_credentials
 
-__all__ = ["masked", "names_a_secret", "secrets_of_environment", "secrets_of_provider"]
-
-_SECRET_WORDS = {
-    "apikey", "auth", "authorization", "cookie", "credential", "credentials", "key", "passwd",
-    "password", "pat", "secret", "token",
-}  # fmt: skip
+__all__ = ["masked", "secrets_of_environment", "secrets_of_provider"]
 
 #: A path or a word is no secret, whatever the name of its variable.
 _SHORTEST_SECRET = 8
@@ -38,15 +33,6 @@ _FORMS = [
         r"\b(eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*)",
     )
 ]
-
-
-def names_a_secret(name: str) -> bool:
-    """Say whether what stands under this name is a secret.
-
-    >>> names_a_secret("OPENAI_API_KEY"), names_a_secret("x-api-key"), names_a_secret("max_tokens")
-    (True, True, False)
-    """
-    return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
 
 def secrets_of_environment() -> set[str]:
