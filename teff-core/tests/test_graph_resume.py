@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from teff.checkpoint import MemoryCheckpointer
-from teff.errors import ConfigError, GraphChanged, GraphInterrupt, RunFinished, RunLocked
+from teff.errors import (
+    CheckpointError,
+    ConfigError,
+    GraphChanged,
+    GraphInterrupt,
+    RunFinished,
+    RunLocked,
+    StateError,
+)
 from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
-from teff.node import make_function_node
-from teff.runtime import Limits
+from teff.graph.history import read_history
+from teff.node import Node, make_function_node
+from teff.runtime import ExecContext, Limits
 from teff.state import DELETE, Append, Overwrite
 
 
@@ -350,3 +359,69 @@ def test_operators_of_a_recorded_call_keep_their_meaning_over_a_resume() -> None
     graph = Flow(reducers={"kept": "append"}).step(parent).compile()
     paused(graph, store, {"log": ["start"], "kept": [0], "old": 1})
     assert run(graph, store, resume="yes") == {"log": ["start", "child"], "kept": [1]}
+
+
+def test_why_a_recorded_call_ended_the_run_is_kept_over_a_resume() -> None:
+    class Bounded(Node):
+        type = "bounded"
+
+        async def execute(self, ctx: ExecContext, state: dict[str, Any]) -> dict[str, Any]:
+            ctx.set_stop_reason("max_rounds")
+            return {"done": True}
+
+    graph = Flow().parallel(Bounded(), ask_name).compile()
+    store = MemoryCheckpointer()
+    paused(graph, store, {})
+    result = run(graph, store, resume="Ada")
+    assert (result.status, result.stop_reason) == ("stopped", "max_rounds")
+
+
+def test_a_question_that_cannot_be_stored_is_refused_where_it_is_asked() -> None:
+    async def ask(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        return {"colour": await ctx.interrupt("colour", choices=[object()])}
+
+    nodes = {"ask": make_function_node(ask), "handle": make_function_node(Effects().node("handle"))}
+    graph = Graph(nodes, [Edge("ask", "handle", "__error__")], "ask")
+    result = run(graph, MemoryCheckpointer(), {})
+    assert result["error"]["type"] == "StateError"
+    assert "question 'colour'.choices[0] is of the type object" in result["error"]["message"]
+
+
+def test_a_question_that_its_step_did_without_is_not_open_any_more() -> None:
+    async def ask(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        if "asked" not in effects.done:
+            effects.done.append("asked")
+            await asyncio.gather(ctx.interrupt("one"), ctx.interrupt("two"))
+        return {"one": await ctx.interrupt("one")}
+
+    effects, store = Effects(), MemoryCheckpointer()
+    graph = Flow().step(ask).compile()
+    paused(graph, store, {})
+    assert run(graph, store, resume={"one": 1})["one"] == 1
+    assert asyncio.run(graph.pending("r1", checkpointer=store)) is None
+    assert read_history(asyncio.run(store.history("r1"))).questions == []
+
+
+def test_a_run_that_is_refused_before_it_begins_can_be_pruned() -> None:
+    store = MemoryCheckpointer()
+    with pytest.raises(StateError, match="cannot be stored"):
+        run(Flow().step(ask_name).compile(), store, {"x": object()})
+    assert [stored.state for stored in asyncio.run(store.list())] == ["failed"]
+    assert asyncio.run(store.prune(older_than=0)) == 1
+
+
+def test_what_a_run_failed_with_is_raised_also_where_its_end_cannot_be_recorded() -> None:
+    class Full(MemoryCheckpointer):
+        async def append(self, lease: Any, records: Any) -> None:
+            if records[0].kind == "end":
+                raise CheckpointError("the disk is full")
+            await super().append(lease, records)
+
+    def fail(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError("the cause")
+
+    with pytest.raises(ValueError, match="the cause") as caught:
+        run(Flow().step(fail).compile(), Full(), {})
+    assert any("the disk is full" in note for note in caught.value.__notes__)
+    with pytest.raises(CheckpointError, match="the disk is full"):
+        run(Flow().step(Effects().node("a")).compile(), Full(), {})

@@ -13,7 +13,7 @@ import pytest
 from teff.checkpoint import MemoryCheckpointer
 from teff.errors import ConfigError, GraphInterrupt, ProviderError
 from teff.flow import AgentTool, Flow, SubFlow
-from teff.graph import Graph
+from teff.graph import Edge, Graph
 from teff.node import LLM, Loop, Map, Node, Parallel, Retry
 from teff.node.delegation import replace
 from teff.provider import ProviderRegistry
@@ -380,16 +380,21 @@ def test_what_is_over_is_no_longer_carried_along() -> None:
     assert asyncio.run(graph.run(resume={"go": 1}, **where)).usage.model_calls == 9
 
 
-# --- Of each delegation
+def test_parts_within_a_step_that_is_over_are_not_carried_along() -> None:
+    def count(ctx: Any, state: dict[str, Any]) -> dict[str, Any]:
+        return {"n": state["n"] + 1}
+
+    part = SubFlow(Flow().step(count), limits={"max_steps": 9})
+    around = SubFlow(Flow().step(part))
+    graph = Graph({"around": around}, [Edge("around", "around", "n < 5")], "around")
+    store = MemoryCheckpointer()
+    asyncio.run(graph.run({"n": 0}, checkpointer=store, checkpoint_id="r"))
+    records = asyncio.run(store.load("r"))
+    carried = [len(record.data["totals"].get("parts", {})) for record in records]
+    assert max(carried) == 1
 
 
-def delegating(*replies: Any, agent: Any, **options: Any) -> Flow:
-    agents = {"a": {"description": "A.", **agent}}
-    return flow_on(*replies).delegate("Lead.", agents=agents, id="lead", **options)
-
-
-def task(message: str = "do it") -> Any:
-    return call_tool("delegate_to_a", {"message": message})
+age": message})
 
 
 AGENTS = {

@@ -74,6 +74,7 @@ schemas = st.fixed_dictionaries(
 specs = st.builds(ToolSpec, name=names, description=texts, schema=schemas)
 values = {
     "a whole number": st.integers(10_000, 90_000),
+    "a whole number of at least 1": st.integers(10_000, 90_000),
     "a number": st.floats(0, 2, width=32),
     "true or false": st.booleans(),
     "a list of texts": st.lists(texts, max_size=2),

@@ -38,13 +38,14 @@ LEVELS = ("low", "medium", "high", "max")
 EXTRA = "extra_options"
 
 _WHOLE, _NUMBER, _TRUTH, _TEXTS = "a whole number", "a number", "true or false", "a list of texts"
+_COUNT = "a whole number of at least 1"
 
 #: The options of a model, with what each of them takes.
 OPTIONS = {
     # Of loading; another value than last time loads the model anew.
     "main_gpu": _WHOLE,
-    "num_batch": _WHOLE,
-    "num_ctx": _WHOLE,
+    "num_batch": _COUNT,
+    "num_ctx": _COUNT,
     "num_gpu": _WHOLE,
     "num_thread": _WHOLE,
     "use_mmap": _TRUTH,
@@ -232,6 +233,10 @@ def _is_whole(value: object) -> bool:
     return value.is_integer() if isinstance(value, float) else _is_number(value)
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and _is_whole(value) and value >= 1
+
+
 def _is_truth(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -246,6 +251,7 @@ def _is_format(value: object) -> bool:
 
 _FITS: Mapping[str, Callable[[object], bool]] = {
     _WHOLE: _is_whole,
+    _COUNT: _is_count,
     _NUMBER: _is_number,
     _TRUTH: _is_truth,
     _TEXTS: _is_texts,

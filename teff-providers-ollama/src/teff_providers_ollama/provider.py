@@ -11,6 +11,7 @@ import attrs
 from teff.errors import ProviderError
 from teff.provider.http import HttpClient, StreamedReply, join_url
 from teff.provider.keys import check_base_url, check_key_source, find_key, url_repr
+from teff.provider.options import check_headers, check_key_header, check_timeout
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import NdjsonParser
@@ -58,8 +59,9 @@ class OllamaProvider:
         auth_header: the header that carries the key.
         auth_prefix: what stands before the key in it.
         timeout: seconds for a whole call, and in a stream for each event, where the request sets
-            none. A model that has to be loaded first takes minutes.
-        headers: sent with every request; their values appear in no error.
+            none; above 0. A model that has to be loaded first takes minutes.
+        headers: sent with every request; their values appear in no error. None of them may be the
+            one that carries the key, or one that the client writes itself.
         ca_file: a PEM file with authorities that are trusted beside the usual ones.
         options: for the model, such as ``{"num_ctx": 8192}``; a request's own win over them. Their
             names are those of `teff_providers_ollama.options.OPTIONS`.
@@ -73,7 +75,8 @@ class OllamaProvider:
 
     Raises:
         ConfigError: ``base_url`` is no URL or has a key in it, both kinds of key are given,
-            ``ca_file`` cannot be read, or an option is unknown or has a wrong value.
+            ``ca_file`` cannot be read, a header cannot be sent, ``timeout`` is not above 0, or an
+            option is unknown or has a wrong value.
     """
 
     name: str = "ollama"
@@ -96,7 +99,16 @@ class OllamaProvider:
     def __attrs_post_init__(self) -> None:
         url = address(self.base_url) if self.base_url else address_from_environment()
         self.base_url = check_base_url(url, provider=self.name)
+        check_timeout(self.timeout, provider=self.name)
         check_key_source(self.api_key_env, self.api_key, provider=self.name)
+        check_headers(self.headers, provider=self.name)
+        check_key_header(
+            self.auth_header,
+            self.auth_prefix,
+            self.headers,
+            provider=self.name,
+            sends_key=self.api_key is not None or bool(self.api_key_env),
+        )
         check_options(self.options, provider=self.name)
         check_extra_options(self.extra_options, provider=self.name)
         if self.keep_alive is not None:
@@ -222,6 +234,7 @@ class OllamaProvider:
     def _headers(self) -> dict[str, str]:
         headers = dict(self.headers)
         if key := find_key(self.api_key_env, self.api_key, provider=self.name):
+            self._http.hide_key(key)
             headers[self.auth_header] = self.auth_prefix + key
         return headers
 
@@ -245,13 +258,18 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
     has_begun = False
     while (lines := await reply.read(parser)) is not None:
         has_begun = True
+        said_nothing = True
         for line in lines:
-            delta = builder.add(reply.parse(line))
+            frame = reply.parse(line)
+            delta = builder.add(frame)
+            said_nothing = said_nothing and "message" not in frame
             if delta is not None:
                 yield delta
             if builder.is_whole:
                 await reply.drain()
                 return
+        if said_nothing:
+            reply.said_nothing()
     if parser.rest and not has_begun and reply.content_type != "application/x-ndjson":
         reply.parse(parser.rest)  # no stream, and it says what it is instead
     raise reply.incomplete()

@@ -12,6 +12,7 @@ from teff.errors import ConfigError, IncompleteStream, ProviderError
 from teff.provider.failures import server_words
 from teff.provider.http import HttpClient, StreamedReply, join_url
 from teff.provider.keys import check_base_url, check_key_source, find_key, url_repr
+from teff.provider.options import check_headers, check_key_header, check_timeout
 from teff.provider.protocol import Capabilities, ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.reading import UnreadableReply
 from teff.provider.sse import SseParser
@@ -54,15 +55,17 @@ class OpenAIProvider:
         auth_header: the header that carries the key; None is that of the preset.
         auth_prefix: what stands before the key in it; None is that of the preset.
         timeout: seconds for a whole call, and in a stream for each event, where the request sets
-            none.
-        headers: sent with every request; their values appear in no error.
+            none; above 0.
+        headers: sent with every request; their values appear in no error. None of them may be the
+            one that carries the key, or one that the client writes itself.
         ca_file: a PEM file with authorities that are trusted beside the usual ones.
         options: put into every request as they are, such as ``{"reasoning_effort": "low"}``.
         quirks: what the server wants otherwise than the preset says.
 
     Raises:
         ConfigError: the preset is unknown, ``base_url`` is missing, is no URL or has a key in it,
-            both kinds of key are given, or ``ca_file`` cannot be read.
+            both kinds of key are given, a header cannot be sent, ``timeout`` is not above 0, or
+            ``ca_file`` cannot be read.
     """
 
     name: str = ""
@@ -86,7 +89,15 @@ class OpenAIProvider:
         self._preset = find_preset(self.preset, provider=self.name)
         self.name = self.name or self.preset
         self.base_url = check_base_url(self._find_base_url(), provider=self.name)
+        check_timeout(self.timeout, provider=self.name)
         check_key_source(self.api_key_env, self.api_key, provider=self.name)
+        check_headers(self.headers, provider=self.name)
+        check_key_header(
+            *self._key_header,
+            self.headers,
+            provider=self.name,
+            sends_key=self.api_key is not None or bool(self._key_variable),
+        )
         if not isinstance(self.quirks, Quirks | None):
             raise ConfigError(
                 f"provider {self.name!r}: quirks are Quirks(…), not {self.quirks!r}.",
@@ -228,11 +239,19 @@ class OpenAIProvider:
     def _headers(self) -> dict[str, str]:
         headers = dict(self.headers)
         if key := find_key(self._key_variable, self.api_key, provider=self.name):
-            preset = self._preset
-            header = preset.auth_header if self.auth_header is None else self.auth_header
-            prefix = preset.auth_prefix if self.auth_prefix is None else self.auth_prefix
+            self._http.hide_key(key)
+            header, prefix = self._key_header
             headers[header] = prefix + key
         return headers
+
+    @property
+    def _key_header(self) -> tuple[str, str]:
+        """The header that carries the key, and what stands before the key in it."""
+        preset = self._preset
+        return (
+            preset.auth_header if self.auth_header is None else self.auth_header,
+            preset.auth_prefix if self.auth_prefix is None else self.auth_prefix,
+        )
 
     @property
     def _key_variable(self) -> str:
@@ -254,6 +273,7 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
     try:
         timeout = None
         while (events := await reply.read(parser, timeout=timeout)) is not None:
+            said_nothing = True
             for event in events:
                 if event.data.startswith("[DONE]"):
                     builder.is_whole = True
@@ -263,8 +283,11 @@ async def _deltas(reply: StreamedReply, builder: ReplyBuilder) -> AsyncGenerator
                 if event.event == "error":
                     raise reply.error(f"sent an error: {server_words(event.data)}")
                 delta = builder.add(data)
+                said_nothing = said_nothing and not (data.get("choices") or data.get("usage"))
                 if delta is not None:
                     yield delta
+            if said_nothing:
+                reply.said_nothing()
             timeout = _SECONDS_AFTER_FINISH if builder.is_whole else None
     except IncompleteStream:
         if not builder.is_whole:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from teff.checkpoint.keys import require_key
+from teff.checkpoint.keys import require_age, require_key
 from teff.checkpoint.protocol import (
     Durability,
     Lease,
@@ -277,11 +277,7 @@ class SQLiteCheckpointer:
         as by `delete`.
         """
         require_key("any", owner)
-        if not older_than >= 0:
-            raise ConfigError(
-                f"older_than={older_than!r}: give a number of seconds, 0 or more.",
-                path="older_than",
-            )
+        require_age(older_than)
         pruned: int = await self._ask(
             "", self._alone(self._runs.prune, older_than=older_than, owner=owner)
         )

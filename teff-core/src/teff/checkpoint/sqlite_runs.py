@@ -372,7 +372,7 @@ class StoredRuns:
             old = [
                 run
                 for run in find_runs(connection, owner)
-                if run.updated < now - older_than
+                if run.updated <= now - older_than
                 and run.state not in ("running", "paused")
                 and not run.held(now)
             ]

@@ -56,7 +56,7 @@ _RUNS = """CREATE TABLE teff_runs (
 _RUNS_BY_OWNER = "CREATE UNIQUE INDEX teff_runs_by_owner ON teff_runs (owner, run_id)"
 _RUNS_BY_ID = "CREATE UNIQUE INDEX teff_runs_by_id ON teff_runs (run_id, owner)"
 
-# The id holds the run and the number of the record (see `sqlite_rows.place`), so that one tree does
+# The id holds the run and the number of the record (see `sqlite_rows`), so that one tree does
 # both: it keeps a run's records together in their order, and lets no number be written twice.
 _RECORDS = """CREATE TABLE teff_records (
     id INTEGER PRIMARY KEY,

@@ -11,7 +11,7 @@ import click
 
 from teff.cli.exit_codes import FAILED, FINISHED, WRONG_USE
 from teff.cli.messages import harmless, show_error
-from teff.errors import ProviderError
+from teff.errors import ConfigError, ProviderError
 from teff.plugins import PluginEntry, catalogue
 from teff.provider import ListsModels, ModelInfo, ProviderRegistry
 
@@ -74,7 +74,12 @@ async def _models(name: str, base_url: str | None) -> Sequence[ModelInfo] | None
     """Return the models of a provider, or None where it has no list of them."""
     registry = ProviderRegistry()
     try:
-        provider = registry.derive(name, {"base_url": base_url})
+        try:
+            provider = registry.derive(name, {"base_url": base_url})
+        except ConfigError as error:
+            if name not in registry.names() and "Did you mean" not in error.message:
+                error.hint = error.hint or "To see what is installed: teff providers"
+            raise
         return await provider.models() if isinstance(provider, ListsModels) else None
     finally:
         await registry.aclose()

@@ -42,30 +42,42 @@ class Outcome:
 async def close_run(
     frame: Frame, outcome: Outcome, options: RunOptions, *, is_turn: bool
 ) -> RunResult:
-    """Record and tell how the run ended."""
-    run, journal = frame.run, frame.run.journal
+    """Record and tell how the run ended; what it failed with wins over what fails here."""
+    run = frame.run
     result = result_of(run, frame.state, outcome, options)
-    if journal is not None:
-        if outcome.status == "paused":
-            await journal.record_pause(list(run.questions.values()))
-        else:
-            over = is_turn or frame.position is None
-            final = over and outcome.status in ("finished", "stopped")
-            ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
-            await journal.record_end({**ended, "state": frame.state} if final else ended)
+    try:
+        await _record(frame, outcome, is_turn=is_turn)
+    except Exception as error:
+        _add_note(outcome, "the end of the run could not be recorded", error)
     if outcome.limit is not None:
         await run.tell("limit", {"reason": outcome.limit})
     try:
         await run.tell("run_end", end_data(result, frame.state))
     except Exception as error:
-        if outcome.error is None:
-            raise
-        outcome.error.add_note(
-            f"then a listener raised {type(error).__name__}: {error_text(error)}"
-        )
+        _add_note(outcome, "a listener raised", error)
     finally:
         run.closed = True
     return result
+
+
+async def _record(frame: Frame, outcome: Outcome, *, is_turn: bool) -> None:
+    journal = frame.run.journal
+    if journal is None:
+        return
+    if outcome.status == "paused":
+        await journal.record_pause(list(frame.run.questions.values()))
+        return
+    over = is_turn or frame.position is None
+    final = over and outcome.status in ("finished", "stopped")
+    ended = {"status": outcome.status, "stop_reason": outcome.stop_reason, "final": final}
+    await journal.record_end({**ended, "state": frame.state} if final else ended)
+
+
+def _add_note(outcome: Outcome, what: str, error: Exception) -> None:
+    """Say at what the run failed with what else has failed; where it did not fail, raise that."""
+    if outcome.error is None:
+        raise error
+    outcome.error.add_note(f"then {what}: {type(error).__name__}: {error_text(error)}")
 
 
 def result_of(

@@ -109,6 +109,7 @@ def read_history(records: Sequence[StoredRecord]) -> RunHistory:
             calls = _model_calls(data)
             step.steps, inside = _within(step, inside), []
             history.steps.append(step)
+            history.questions = []  # whatever was asked within it, it has gone on without an answer
     history.unfinished = _nested(inside)
     return history
 

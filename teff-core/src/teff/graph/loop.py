@@ -109,6 +109,8 @@ async def run_frame(plan: Plan, frame: Frame) -> str:  # noqa: C901  # one loop,
         except BaseException as raised:
             recovered, caught_by = await _recover(step, ctx, raised, begun)
             merge_into(state, recovered, reducers)
+            if written is not None:
+                note_written(written, recovered, reducers)
             updates = {**updates, **recovered}
             failed = caught_by is not None
             following, label = (caught_by, ERROR) if failed else _first_match(step, state)
@@ -197,6 +199,7 @@ async def _record(
     )
     # A cancellation waits: the step is recorded as a whole, or was never begun.
     await uninterrupted(record)
+    frame.run.forget_parts(ctx.path)
     if journal.wants_snapshot and not frame.path:
         snapshot = journal.record_snapshot(
             frame.state, visits=frame.visits, next=position, reason=reason

@@ -76,7 +76,8 @@ async def run_graph(
     given = options.get("providers")
     providers = None if given is None else ProviderRegistry.of(given)
     journal = await _open(graph, options)
-    left: RunState = "running" if journal is None else journal.state
+    # A run that is refused before it has begun leaves nothing to go on with.
+    left: RunState = journal.state if journal is not None and journal.signature else "failed"
     try:
         run = _make_run(graph, options, journal)
         if journal is not None:

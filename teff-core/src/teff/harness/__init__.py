@@ -6,9 +6,10 @@ from teff.harness.asking import Asking
 from teff.harness.attempts import ModelCallback, TokenCallback
 from teff.harness.cache import CacheOption, MemoryReplyCache, ReplyCache, cache_of
 from teff.harness.concurrency import provider_concurrency, set_provider_concurrency
-from teff.harness.harness import Harness, HarnessSettings
+from teff.harness.harness import Harness
 from teff.harness.repair import Repaired, valid_messages
 from teff.harness.retry import RetryPolicy
+from teff.harness.settings import HarnessSettings
 from teff.harness.structured import JSON_OBJECT, StructuredOutput, settle
 from teff.harness.targets import Fallback, checked_fallbacks
 from teff.harness.tool_calls import (

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import attrs
 
-from teff.errors import ConfigError, ProviderError, suggest
-from teff.harness.attempts import Answered, Attempts, ModelCallback, Screen, Shown, TokenCallback
-from teff.harness.cache import CacheOption, cache_of
-from teff.harness.concurrency import check_limit
+from teff.errors import ConfigError, ProviderError
+from teff.harness.attempts import Answered, Attempts, Screen, Shown, TokenCallback
+from teff.harness.cache import cache_of
 from teff.harness.journaled import reply_from_json, reply_to_json, request_digest
 from teff.harness.repair import valid_messages
 from teff.harness.retry import RetryPolicy
+from teff.harness.settings import HarnessSettings, check_settings
 from teff.harness.targets import (
-    Fallback,
     Target,
     checked_fallbacks,
     failure_note,
@@ -34,7 +33,7 @@ from teff.plugins.log import warn
 from teff.provider import ChatReply, ChatRequest, Provider, ProviderRegistry, ToolSpec
 from teff.runtime import ExecContext
 
-__all__ = ["Given", "Harness", "HarnessSettings"]
+__all__ = ["Given", "Harness"]
 
 
 @attrs.frozen
@@ -48,44 +47,6 @@ class Given:
 
     reply: ChatReply
     place: int = 0
-
-
-class HarnessSettings(TypedDict, total=False):
-    """How a `Harness` asks."""
-
-    #: Options of the provider that are replaced for these calls, ``base_url`` and the like.
-    overrides: Mapping[str, Any]
-    #: None leaves it to the server.
-    temperature: float | None
-    #: The longest answer, in tokens; None leaves it to the server.
-    max_tokens: int | None
-    #: Seconds for a call, for a stream between two events; None is the provider's.
-    timeout: float | None
-    #: Seconds for a whole call, a stream too, however lively it is, with its retries and fallbacks;
-    #: None sets no end.
-    deadline: float | None
-    #: Settings of the provider, sent as they are.
-    options: Mapping[str, Any]
-    #: How often a call that failed for a passing reason is tried again; 2 by default.
-    max_retries: int
-    #: Seconds that are waited at most on a server's word; 120 by default.
-    max_retry_wait: float
-    #: The HTTP statuses that pass; None is 408, 409, 429 and every 5xx.
-    retry_on: Collection[int] | None
-    #: What is asked in turn where a model fails before it has shown anything; see `Fallback`.
-    fallbacks: Iterable[Fallback] | str | None
-    #: Where answers are kept and looked up; none by default.
-    cache: CacheOption
-    #: How many calls of one provider run at once, beside `set_provider_concurrency`.
-    max_parallel: int | None
-    #: The longest conversation that is sent, in estimated tokens; None sends all of it.
-    max_context_tokens: int | None
-    #: The same in messages, system text not counted.
-    max_context_messages: int | None
-    #: Whether calls of tools that a model wrote as text are read; they are by default.
-    parse_text_tool_calls: bool
-    #: Hears of each answer.
-    on_llm: ModelCallback | None
 
 
 class Harness:
@@ -124,7 +85,7 @@ class Harness:
         ctx: ExecContext | None = None,
         **settings: Unpack[HarnessSettings],
     ) -> None:
-        _check_settings(settings)
+        check_settings(settings)
         self._ctx = ctx or ExecContext(node_id="harness")
         self._settings = settings
         self._cache = cache_of(settings.get("cache"))
@@ -424,16 +385,6 @@ class Harness:
                     f"provider {target.provider.name!r} cannot call tools, and "
                     f"{self._ctx.node_id!r} offers some: use another provider, or remove use_tools."
                 )
-
-
-def _check_settings(settings: Mapping[str, object]) -> None:
-    known = HarnessSettings.__optional_keys__
-    for name in settings:
-        if name not in known:
-            raise ConfigError(
-                f"a harness has no setting {name!r}.{suggest(name, known)}", path=name
-            )
-    check_limit(settings.get("max_parallel"), "max_parallel", path="max_parallel")
 
 
 class _Nothing:

@@ -115,6 +115,8 @@ class Call:
             error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.LocalProtocolError
         ):
             return self.error(f"cannot be asked: {reason}", permanent=True)
+        if isinstance(error, httpx.DecodingError):
+            return self.error(f"sent a reply that cannot be unpacked: {reason}")
         message = f"broke the connection: {reason}"
         return self.incomplete(message) if in_stream else self.error(message)
 

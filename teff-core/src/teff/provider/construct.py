@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
 import attrs
 
-from teff.errors import ConfigError, PluginError, TeffError
+from teff.errors import ConfigError, PluginError, TeffError, suggest
 from teff.provider.keys import names_a_secret
 from teff.provider.protocol import Provider
 
@@ -20,6 +20,22 @@ ProviderSource = Provider | Mapping[str, Any]
 
 #: A call that makes a provider, with every argument in place.
 Recipe = Callable[[], object]
+
+#: Options of every provider, whatever its type; the registry reads them.
+_OPTIONS_OF_ALL = {"max_parallel", "type"}
+
+#: What others call an option.
+_OTHER_NAMES = {
+    "address": "base_url",
+    "api_base": "base_url",
+    "api_url": "base_url",
+    "endpoint": "base_url",
+    "host": "base_url",
+    "max_concurrency": "max_parallel",
+    "server": "base_url",
+    "uri": "base_url",
+    "url": "base_url",
+}
 
 _MEMBERS = ("name", "capabilities", "chat", "stream", "aclose")
 
@@ -66,6 +82,7 @@ def recipe(name: str, provider_type: object, options: Mapping[str, Any]) -> Reci
             "function"
         )
     factory: Callable[..., object] = provider_type
+    _check_names(name, factory, options)
     if isinstance(provider_type, type) and attrs.has(provider_type):
         from teff.schema.options import missing_fields, structure_fields
 
@@ -116,6 +133,34 @@ def _check_options(name: str, options: Mapping[Any, Any]) -> None:
                 hint="Name the environment variable that holds it: api_key_env.",
                 path=option,
             )
+
+
+def _check_names(name: str, factory: Callable[..., object], options: Mapping[str, Any]) -> None:
+    """Raise where the type has no option of a name, with what was probably meant."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except ValueError:  # of a few types that are written in C
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    # The name is the registry's, and a function that gives the key can stand in no configuration.
+    known = parameters.keys() - {"name", "api_key"} | _OPTIONS_OF_ALL
+    for option in options:
+        if option not in parameters:
+            raise ConfigError(
+                f"provider {name!r}: unknown option {option!r}.",
+                hint=_meant(option, known),
+                path=option,
+            )
+
+
+def _meant(option: str, known: Collection[str]) -> str:
+    if option == "model":
+        return "The model is named where it is asked: as model of a node, or as default_model."
+    other_name = _OTHER_NAMES.get(option.lower().replace("-", "_"))
+    if other_name in known:
+        return f"Did you mean {other_name!r}?"
+    return suggest(option, known).strip()
 
 
 def _missing_members(value: object) -> str:

@@ -27,10 +27,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from teff.errors import ProviderError
 from teff.provider.call import Call
+from teff.provider.headers import merge_headers
 from teff.provider.keys import RecentSecrets, secret_values, split_credentials
 from teff.provider.log_lines import hide_in_logs
+from teff.provider.options import check_headers
 from teff.provider.pool import ClientPool, Lease, broken_connection_errors, http_errors
 from teff.provider.streamed import Clock, StreamedReply, StreamParser
+from teff.provider.unpacked import reply_bytes
 
 if TYPE_CHECKING:
     import httpx
@@ -104,8 +107,8 @@ class HttpClient:
 
         Raises:
             ProviderError: there is no such reply, or it says that something went wrong.
-            ConfigError: httpx is not installed, or the environment names a proxy or certificates
-                that it cannot use.
+            ConfigError: httpx is not installed, a header cannot be sent, or the environment names a
+                proxy or certificates that cannot be used.
         """
         call = self._call(url, model, headers)
         del url, headers  # tracebacks may be shown with the variables of their frames
@@ -146,7 +149,7 @@ class HttpClient:
         clock = Clock(timeout, deadline)
         lease, response = await call.within(_fewer(timeout, deadline), self._begin(call, content))
         try:
-            chunks = response.aiter_bytes()
+            chunks = reply_bytes(response)
             reply = StreamedReply(call, response, chunks, clock)
             try:
                 yield reply
@@ -160,6 +163,10 @@ class HttpClient:
             lease.is_clean = reply.has_ended
         finally:
             await lease.give_back()
+
+    def hide_key(self, key: str) -> None:
+        """Show ``key`` in no error and no log line, whatever stands before it in its header."""
+        self._hide(secret_values({"Authorization": key}))
 
     async def aclose(self) -> None:
         """Close the connections that were opened in this event loop. Later calls open new ones."""
@@ -176,7 +183,7 @@ class HttpClient:
         lease, response = await self._begin(call, content)
         try:
             try:
-                received = await call.read_whole(response.aiter_bytes())
+                received = await call.read_whole(reply_bytes(response))
             finally:
                 await response.aclose()
             lease.is_clean = True
@@ -212,12 +219,15 @@ class HttpClient:
         await self._pool.renew(lease, call.url)
         return await _send(call, lease, content)
 
-    def _call(self, url: str, model: str, headers: Mapping[str, str] | None) -> Call:
-        url, credentials, secrets = split_credentials(url)
-        sent = {**credentials, **(headers or {})}
-        secrets |= secret_values(sent)
+    def _hide(self, secrets: frozenset[str]) -> None:
         self._secrets.add(secrets)
         hide_in_logs(secrets)
+
+    def _call(self, url: str, model: str, headers: Mapping[str, str] | None) -> Call:
+        url, credentials, secrets = split_credentials(url)
+        check_headers(headers or {}, provider=self._provider)
+        sent = merge_headers(credentials, headers or {})
+        self._hide(secrets | secret_values(sent))
         return Call(
             provider=self._provider,
             model=model,
@@ -234,9 +244,10 @@ def _fewer(timeout: float, deadline: float | None) -> float:
 
 async def _send(call: Call, lease: Lease, content: bytes | None) -> httpx.Response:
     """Post ``content``, or get what there is; return the reply, unread."""
-    method, headers = "GET", call.headers
+    # Packed, a reply may be of any length, and the events of a stream come late.
+    method, headers = "GET", {"Accept-Encoding": "identity", **call.headers}
     if content is not None:
-        method, headers = "POST", {"Content-Type": "application/json", **call.headers}
+        method, headers = "POST", {"Content-Type": "application/json", **headers}
     client = lease.line.client
     request = client.build_request(method, call.url, content=content, headers=headers)
     del headers
@@ -248,7 +259,7 @@ async def _read_start(call: Call, response: httpx.Response) -> bytes:
     """Read enough of a refusal for its words; where it breaks off, what came of it."""
     content = bytearray()
     with suppress(*http_errors(call.provider)):
-        async for chunk in response.aiter_bytes():
+        async for chunk in reply_bytes(response):
             content += chunk
             if len(content) > _MAX_ERROR_BYTES:
                 break

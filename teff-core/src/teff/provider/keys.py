@@ -54,7 +54,7 @@ _SECRET_WORDS = {
 
 #: ... unless it ends with one of these: then something is said about a secret.
 _WORDS_ABOUT_SECRETS = {
-    "column", "command", "count", "env", "field", "file", "function", "header", "length", "limit",
+    "column", "command", "count", "env", "field", "file", "function", "header", "id", "length", "limit",
     "method", "mode", "name", "path", "prefix", "scheme", "type", "url", "var", "variable",
 }  # fmt: skip
 
@@ -214,9 +214,10 @@ def _written(character: str) -> str:
         f"u{code:04x}",
         "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace")),
     ]
-    for written in (json.dumps(character)[1:-1], repr(character)[1:-1], ascii(character)[1:-1]):
-        if written.startswith("\\") and len(written) > 1:  # such as the n of a line break
-            ways.append(rf"(?<=\\){re.escape(written[1:])}")
+    escapes = {json.dumps(character)[1:-1], repr(character)[1:-1], ascii(character)[1:-1]}
+    ways += [  # such as the n of a line break
+        rf"(?<=\\){re.escape(escape[1:])}" for escape in escapes if escape.startswith("\\")
+    ]
     return rf"\\*(?i:{'|'.join(ways)})"
 
 

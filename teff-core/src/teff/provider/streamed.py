@@ -74,6 +74,8 @@ class StreamedReply:
         self._http_errors = http_errors(call.provider)
         self._time = asyncio.get_running_loop().time
         self._alarm = Alarm()
+        self._waiting_since = 0.0
+        self._said_nothing = False
 
     async def read(
         self,
@@ -97,7 +99,12 @@ class StreamedReply:
         now = self._time()
         if now >= self._clock.end:
             raise self._late(seconds, at_deadline=True)
-        silent_at = now + seconds
+        if not self._said_nothing:
+            self._waiting_since = now
+        silent_at = self._waiting_since + seconds
+        if self._said_nothing and now >= silent_at:
+            raise self._late(seconds, at_deadline=False)
+        self._said_nothing = False
         until = min(silent_at, self._clock.end)
         while not self.has_ended:
             failure: ProviderError | None = None
@@ -119,6 +126,10 @@ class StreamedReply:
             if events:
                 return events
         return None
+
+    def said_nothing(self) -> None:
+        """Take the events of the last `read` as none, so that they do not prolong the wait."""
+        self._said_nothing = True
 
     def _late(self, seconds: float, *, at_deadline: bool) -> IncompleteStream:
         if at_deadline:

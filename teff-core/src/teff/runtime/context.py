@@ -278,7 +278,10 @@ class ExecContext(Scope):
         path = self.claim(key)
         journal = self.run.journal
         if journal is not None and path in journal.values:
-            return read_update(journal.values[path])
+            done = journal.values[path]
+            if "reason" in done:
+                self.set_stop_reason(done["reason"])
+            return read_update(done)
         child = self._child(path, node, state, node_id or key)
         if bounds is not None:
             child._budget = self.run.open_budget(bounds, self, path, is_visit=False)
@@ -291,7 +294,10 @@ class ExecContext(Scope):
             updates = freeze_update(child.partial or {})
             await self.emit("limit", {"reason": signal.reason, "scope": path})
         if journal is not None:
-            await uninterrupted(journal.record_value(path, plain_update(updates)))
+            value = plain_update(updates)
+            if child.stop_reason is not None:
+                value["reason"] = child.stop_reason
+            await uninterrupted(journal.record_value(path, value))
         self.run.forget_parts(path)
         return updates
 

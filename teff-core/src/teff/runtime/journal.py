@@ -101,6 +101,8 @@ class Journal:
             self.limits, self.about = data["limits"], data.get("about", {})
         elif record.kind == "step":
             self.steps.setdefault(record.path, []).append(data)
+            if not record.path:  # whatever was asked within it, it has gone on without an answer
+                self.questions = []
         elif record.kind == "value":
             self.values[record.path] = data["value"]
         elif record.kind == "pause":
@@ -127,8 +129,9 @@ class Journal:
     async def _write(self, kind: RecordKind, path: str, data: Mapping[str, Any]) -> None:
         record = Record(kind=kind, path=path, data={**data, "totals": self._totals()})
         await self._store.append(self._lease, [record])
-        self._since_snapshot += 1
-        if kind not in ("step", "value"):  # those are only looked up when the run goes on later
+        if kind in ("step", "value"):  # those are only looked up when the run goes on later
+            self._since_snapshot += 1
+        else:
             self._read(record)
 
     def _totals(self) -> Any:
@@ -240,6 +243,14 @@ class Journal:
         plain = plain_update(update)
         values = self._encoder.encode(plain["values"], where=f"node {node!r}: state")
         return {"values": values, "operators": self._encoder.encode(plain["operators"])}
+
+    def check_question(self, asked: Question) -> None:
+        """Refuse a question, before anybody is told of it, where it cannot be stored.
+
+        Raises:
+            StateError: naming the question, the place and the type.
+        """
+        self._encoder.encode(asked.to_json(), where=f"the question {asked.key!r}")
 
     async def record_value(self, path: str, value: Any) -> None:
         """Record the result of a call.

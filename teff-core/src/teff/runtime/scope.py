@@ -108,14 +108,20 @@ class Scope:
         return count
 
     async def ask(self, question: Question) -> Any:
-        """Return the recorded answer to ``question``, or leave it open and pause."""
+        """Return the recorded answer to ``question``, or leave it open and pause.
+
+        Raises:
+            StateError: the run is stored, and the question cannot be.
+        """
         run = self.run
         if run.detached:
             if question.key in self._answers:
                 return self._answers[question.key]
             raise GraphInterrupt(question.key, question.prompt, self.node_id, interrupts=[question])
-        if run.journal is not None and question.id in run.journal.answers:
-            return run.journal.answers[question.id]
+        if run.journal is not None:
+            if question.id in run.journal.answers:
+                return run.journal.answers[question.id]
+            run.journal.check_question(question)
         run.questions[question.id] = question
         run.interrupted = True
         self._open_keys |= {question.key}
