@@ -162,3 +162,13 @@ def test_the_record_of_a_delegation_has_the_costs_of_its_agents() -> None:
     result = asyncio.run(flow.compile().run({"input": "How many?"}))
     assert result.usage.cost == 8.0
     assert result["output_steps"]["tokens"]["by_model"] == result.usage.by_model
+
+
+@pytest.mark.parametrize("count", [10**400, -(10**400), 10**13])
+def test_absurd_counts_cost_no_more_than_the_most_that_is_believed(count: int) -> None:
+    for used in (
+        ModelUsage(prompt_tokens=count),
+        ModelUsage(completion_tokens=count),
+        ModelUsage(total_tokens=count),
+    ):
+        assert 0 <= TEN.cost(used) <= 4 * 10**12

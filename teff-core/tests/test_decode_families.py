@@ -218,6 +218,22 @@ AT_THE_END = {
     "fenced-array",
     "llama4-pythonic",
 }
+#: Those that write several calls as one list: all of it runs, or nothing.
+WRITTEN_AS_LIST = {
+    "hermes-array",
+    "xlam",
+    "xlam-think",
+    "mistral",
+    "granite3",
+    "fenced-array",
+    "command-r",
+    "command-r7b",
+    "phi4-mini",
+    "nemotron",
+    "jamba",
+    "llama4-pythonic",
+    "lfm2",
+}
 #: A call whose name cannot be one in Python is not written there.
 PLAIN_NAMES = ("get_weather", "search.web", "list_files")
 
@@ -298,7 +314,7 @@ def test_what_was_not_offered_is_not_called(family: str) -> None:
     text = FAMILIES[family]([("get_wether", {"city": "Oslo"}), ("Get_Weather", {})])
     assert decoded(text) == []
     known = FAMILIES[family]([("get_wether", {"city": "Oslo"}), ("list_files", {})])
-    assert decoded(known) == [("list_files", {})]
+    assert decoded(known) == ([] if family in WRITTEN_AS_LIST else [("list_files", {})])
 
 
 @each_family

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
 from teff.checkpoint import MemoryCheckpointer
@@ -425,3 +426,31 @@ def test_what_a_run_failed_with_is_raised_also_where_its_end_cannot_be_recorded(
     assert any("the disk is full" in note for note in caught.value.__notes__)
     with pytest.raises(CheckpointError, match="the disk is full"):
         run(Flow().step(Effects().node("a")).compile(), Full(), {})
+
+
+def test_a_question_that_is_answered_by_its_key_and_its_id_is_refused() -> None:
+    store = MemoryCheckpointer()
+    graph = Flow().step(ask_name, id="ask").compile()
+    asked = paused(graph, store).interrupts[0]
+    with pytest.raises(ConfigError, match="'name' is answered twice"):
+        run(graph, store, resume={asked.id: "Ada", "name": "Bob"})
+    assert run(graph, store, resume="Ada")["name"] == "Ada"
+
+
+def test_a_finished_run_that_cannot_be_read_stays_finished() -> None:
+    class Older(MemoryCheckpointer):
+        async def load(self, run_id: str, *, owner: str = "default") -> Any:
+            records = await super().load(run_id, owner=owner)
+            state = {"order": {"!object": ["a type that is gone", {}]}}
+            return [
+                attrs.evolve(each, data={**each.data, "state": state})
+                if each.kind == "start"
+                else each
+                for each in records
+            ]
+
+    store, graph = Older(), Flow().step(Effects().node("a")).compile()
+    run(graph, store)
+    with pytest.raises(CheckpointError, match="a type that is gone"):
+        run(graph, store)
+    assert [stored.state for stored in asyncio.run(store.list())] == ["finished"]

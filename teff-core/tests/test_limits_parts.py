@@ -394,7 +394,16 @@ def test_parts_within_a_step_that_is_over_are_not_carried_along() -> None:
     assert max(carried) == 1
 
 
-age": message})
+# --- Of each delegation
+
+
+def delegating(*replies: Any, agent: Any, **options: Any) -> Flow:
+    agents = {"a": {"description": "A.", **agent}}
+    return flow_on(*replies).delegate("Lead.", agents=agents, id="lead", **options)
+
+
+def task(message: str = "do it") -> Any:
+    return call_tool("delegate_to_a", {"message": message})
 
 
 AGENTS = {

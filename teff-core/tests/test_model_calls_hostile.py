@@ -258,7 +258,6 @@ def test_a_provider_takes_no_timeout_that_nobody_can_meet(seconds: int) -> None:
 CALL = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
 
 
-@pytest.mark.xfail(strict=True, reason="only backticks are known as marks of a quotation")
 @pytest.mark.parametrize(
     "text",
     [

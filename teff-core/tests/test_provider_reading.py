@@ -21,6 +21,7 @@ from teff.provider.reading import (
     parse_json,
     read_usage,
     read_whole_arguments,
+    unknown_fields,
     whole_text,
 )
 
@@ -45,10 +46,52 @@ def test_counts_that_are_missing_are_unknown_and_not_zero() -> None:
     assert read_usage("1", -2, 2.5) == ModelUsage()
 
 
+@pytest.mark.parametrize("absurd", [10**400, 10**12 + 1, 1e300, float("inf"), -1, True, "9"])
+def test_counts_that_no_answer_has_are_unknown(absurd: object) -> None:
+    assert read_usage(absurd, absurd, absurd) == ModelUsage()
+    assert read_usage(10**12, 1, absurd).total_tokens == 10**12 + 1
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def test_fields_are_kept_that_can_be_sent_back() -> None:
+    fields = {
+        "id": 1,
+        "own": "x",
+        "deep": nested(101),
+        "list": [nested(100)],
+        "odd": [float("nan")],
+    }
+    assert unknown_fields(fields, {"id"}) == {"own": "x"}
+    assert unknown_fields({"deep": nested(100)}, ()) == {"deep": nested(100)}
+
+
 def test_json_from_the_wire_may_have_a_mark_and_broken_characters() -> None:
     assert parse_json(b'\xef\xbb\xbf\n\n{"a": "\xff"}') == {"a": "\ufffd"}
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json("[" * 100_000)
+
+
+def test_ids_of_calls_are_whole_texts() -> None:
+    assert free_call_id("a\ud800", set()) == "a\ufffd"
+    assert free_call_id("a\ud83c\udf0a", set()) == "a🌊"
+    assert free_call_id("\udc00", {"\ufffd"}).isalnum()
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_arguments_that_no_state_can_hold_are_an_error_for_the_model(as_text: bool) -> None:
+    for levels in (101, 150, 900):
+        raw = '{"a":' * (levels - 1) + "{}" + "}" * (levels - 1)
+        given = raw if as_text else parse_json(raw)
+        assert read_whole_arguments(given) == ({}, "the arguments are nested too deeply")
+    assert read_whole_arguments(nested(100)) == (nested(100), "")
+    told = "the arguments hold a number that JSON does not have"
+    assert read_whole_arguments({"a": [float("nan")]}) == ({}, told)
 
 
 def test_ids_of_calls_are_kept_where_they_are_usable() -> None:

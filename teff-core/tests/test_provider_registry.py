@@ -183,13 +183,35 @@ def test_wrong_options_are_found_without_making_the_provider(types, options, mes
         registry.check("mine")
 
 
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"type": "cloud", "max_paralel": 2}, "Did you mean 'max_parallel'?"),
+        ({"type": "plain", "max_paralel": 2}, "Did you mean 'max_parallel'?"),
+        ({"type": "cloud", "max_concurrency": 2}, "Did you mean 'max_parallel'?"),
+        ({"type": "cloud", "url": "http://x"}, "Did you mean 'base_url'?"),
+        ({"type": "cloud", "Host": "x"}, "Did you mean 'base_url'?"),
+        ({"type": "cloud", "model": "m"}, "The model is named where it is asked"),
+        ({"type": "plain", "url": "http://x"}, "Known: max_parallel, size, type."),
+        ({"type": "cloud", "zzz": 1}, "Known: api_key_env, base_url, max_parallel, timeout, type."),
+    ],
+)
+def test_an_unknown_option_comes_with_what_was_probably_meant(types, options, hint):
+    with pytest.raises(ConfigError, match="provider 'mine': unknown option") as caught:
+        ProviderRegistry({"mine": options}, catalogue=types).resolve("mine")
+    assert hint in str(caught.value)
+
+
 def test_a_value_that_the_type_refuses_is_a_configuration_error(types):
     registry = ProviderRegistry({"mine": {"type": "cloud", "timeout": -1}}, catalogue=types)
     with pytest.raises(ConfigError, match=r"provider 'mine'.*timeout"):
         registry.resolve("mine")
 
 
-@pytest.mark.parametrize("option", ["api_key", "api-key", "API_KEY", "key", "token", "apiKey"])
+@pytest.mark.parametrize(
+    "option",
+    ["api_key", "api-key", "API_KEY", "key", "token", "apiKey", "authKey", "client_secret"],
+)
 def test_a_raw_secret_is_refused_and_never_shown(types, option):
     with pytest.raises(ConfigError, match="api_key_env") as caught:
         ProviderRegistry({"mine": {"type": "cloud", option: "sk-test-12345"}}, catalogue=types)

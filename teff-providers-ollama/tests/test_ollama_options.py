@@ -222,3 +222,45 @@ def test_any_options_pass_or_are_refused_by_name(options: dict[str, Any]) -> Non
         name = refusal.path.removeprefix("options.")
         assert name in options
         assert repr(name) in str(refusal) or f"{name} is" in str(refusal)
+
+
+@pytest.mark.parametrize("value", [0, -1, -5.0, "8k", True, 1.5])
+def test_a_window_has_room_for_a_token_at_least(value: object) -> None:
+    with pytest.raises(ConfigError, match="num_ctx is a whole number of at least 1, not"):
+        OllamaProvider(options={"num_ctx": value})
+    assert "num_ctx is" in str(refused({"num_ctx": value}))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "30", float("nan")])
+def test_a_timeout_that_nobody_can_meet_is_refused(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="provider 'ollama': timeout is a number of seconds"):
+        OllamaProvider(timeout=timeout)
+
+
+def test_headers_that_cannot_be_sent_are_refused_when_the_provider_is_made() -> None:
+    with pytest.raises(ConfigError, match="header 'X-Team' has a line break"):
+        OllamaProvider(headers={"X-Team": "red\n"})
+    with pytest.raises(ConfigError, match="auth_prefix has characters"):
+        OllamaProvider(auth_prefix="Own\n")
+    with pytest.raises(ConfigError, match="headers have 'Authorization', which carries the key"):
+        OllamaProvider(headers={"authorization": "Own x"}, api_key_env="MY_KEY")
+    assert OllamaProvider(headers={"authorization": "Own x"}).headers
+
+
+@pytest.mark.parametrize("ask", ["chat", "stream", "models"])
+@pytest.mark.parametrize("prefix", ["Token token=", "Key:", "Own  ", "Own a b ", ""])
+def test_the_key_is_masked_whatever_stands_before_it(ask: str, prefix: str) -> None:
+    told = json_answer({"error": "not allowed: canary0123456789"}, status=401)
+
+    async def fail(server: ReplayServer) -> None:
+        provider = OllamaProvider(
+            base_url=server.url, api_key=lambda: "canary0123456789", auth_prefix=prefix
+        )
+        if ask == "stream":
+            _ = [each async for each in provider.stream(REQUEST)]
+        else:
+            await (provider.models() if ask == "models" else provider.chat(REQUEST))
+
+    with pytest.raises(ProviderError) as caught:
+        run_with_server(fail, told)
+    assert "canary" not in f"{caught.value} {caught.value.body}"

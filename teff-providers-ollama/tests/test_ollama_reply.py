@@ -306,3 +306,37 @@ def test_whatever_comes_gives_a_reply_or_a_provider_error(
             assert isinstance(deltas[-1].reply, ChatReply)
 
     run_with_server(ask, json_answer(replies[0]), frames(*replies))
+
+
+def test_half_characters_in_ids_and_names_of_calls_are_replaced() -> None:
+    calls = [{"id": "a\ud800", "function": {"name": "ad\udc00", "arguments": {}}}]
+    (call,) = chat(json_answer(frame(done=True, tool_calls=calls))).tool_calls
+    assert (call.id, call.name) == ("a\ufffd", "ad\ufffd")
+
+
+def test_what_no_state_can_hold_is_an_error_for_the_model_or_left_out() -> None:
+    deep: Any = json.loads('{"x":' * 300 + "1" + "}" * 300)
+    calls = [{"own": 1, "deep": deep, "function": {"name": "add", "arguments": deep}}]
+    (call,) = chat(json_answer(frame(done=True, tool_calls=calls))).tool_calls
+    assert (call.arguments, call.error) == ({}, "the arguments are nested too deeply")
+    assert call.extra == {"own": 1}
+
+
+def test_an_answer_makes_a_thousand_calls_at_most() -> None:
+    calls = [{"function": {"name": "add", "arguments": {}}}] * 1000
+    assert len(chat(json_answer(frame(done=True, tool_calls=calls))).tool_calls) == 1000
+    with pytest.raises(ProviderError, match="more than 1,000 tool calls"):
+        chat(json_answer(frame(done=True, tool_calls=[*calls, calls[0]])))
+
+
+def test_counts_that_no_answer_has_are_unknown() -> None:
+    counts = {"prompt_eval_count": 10**400, "eval_count": 5}
+    usage = chat(json_answer({**frame("Hi", done=True), **counts})).usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (None, 5)
+
+
+def test_frames_that_say_nothing_do_not_prolong_the_wait() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"
+    endless = Answer(chunks=[head, *[b"{}\n"] * 1000], pause=0.02, then="hang")
+    with pytest.raises(IncompleteStream, match=r"sent no event for 0\.2 seconds"):
+        stream(endless, timeout=0.2)

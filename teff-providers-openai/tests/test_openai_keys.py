@@ -11,9 +11,10 @@ from typing import Any
 import attrs
 import pytest
 
-from teff.errors import ConfigError, ProviderError
+from teff.errors import ConfigError, IncompleteStream, ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatReply, ChatRequest
+from teff.provider.registry import ProviderRegistry
 from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_openai import OpenAIProvider
 
@@ -142,3 +143,57 @@ def test_a_key_appears_nowhere(answer: Answer, url: str, caplog: pytest.LogCaptu
     assert CANARY not in "\n".join(
         f"{record.getMessage()} {record.args}" for record in caplog.records
     )
+
+
+@pytest.mark.parametrize("ask", ["chat", "stream", "models"])
+@pytest.mark.parametrize("prefix", ["Token token=", "Key:", "Own  ", "Own a b ", ""])
+def test_the_key_is_masked_whatever_stands_before_it(ask: str, prefix: str) -> None:
+    told = json_answer({"error": {"message": f"not allowed: {CANARY}"}}, status=401)
+
+    async def fail(server: ReplayServer) -> None:
+        provider = OpenAIProvider(base_url=server.url, api_key=lambda: CANARY, auth_prefix=prefix)
+        if ask == "stream":
+            _ = [each async for each in provider.stream(REQUEST)]
+        else:
+            await (provider.models() if ask == "models" else provider.chat(REQUEST))
+
+    with pytest.raises(ProviderError) as caught:
+        run_with_server(fail, told)
+    assert "canary" not in f"{caught.value} {caught.value.body}"
+
+
+def test_headers_that_cannot_be_sent_are_refused_when_the_provider_is_made() -> None:
+    url = "http://127.0.0.1:9"
+    with pytest.raises(ConfigError, match="header 'X-Team' has a line break") as caught:
+        OpenAIProvider(base_url=url, headers={"X-Team": f"{CANARY}\n"})
+    assert CANARY not in f"{caught.value!r} {caught.value}"
+    with pytest.raises(ConfigError, match="auth_prefix has characters"):
+        OpenAIProvider(base_url=url, auth_prefix="Own\n")
+    with pytest.raises(ConfigError, match="headers have 'Authorization', which carries the key"):
+        OpenAIProvider(base_url=url, headers={"authorization": "Own x"}, api_key_env="MY_KEY")
+    with pytest.raises(ConfigError, match="headers have 'Authorization', which carries the key"):
+        OpenAIProvider(headers={"authorization": "Own x"})  # the key of OpenAI goes to it
+    assert OpenAIProvider(headers={"authorization": "Own x"}, api_key_env="").headers
+    assert OpenAIProvider(base_url=url, headers={"authorization": "Own x"}).headers
+
+
+@pytest.mark.parametrize("name", ["openai", "azure", "groq", "vllm"])
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_that_nobody_can_meet_is_refused(name: str, timeout: float) -> None:
+    options = {"type": name, "base_url": "http://127.0.0.1:9", "timeout": timeout}
+    with pytest.raises(ConfigError, match="provider 'mine': .*timeout.* number"):
+        ProviderRegistry({"mine": options}).resolve("mine")
+    with pytest.raises(ConfigError, match="timeout is a number of seconds above 0, not '30'"):
+        OpenAIProvider(timeout="30")  # type: ignore[arg-type]
+
+
+def test_events_that_say_nothing_do_not_prolong_the_wait() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    endless = Answer(chunks=[head, *[b"data: {}\n\n"] * 1000], pause=0.02, then="hang")
+
+    async def ask(server: ReplayServer) -> None:
+        provider = OpenAIProvider(base_url=server.url, timeout=0.2)
+        _ = [each async for each in provider.stream(REQUEST)]
+
+    with pytest.raises(IncompleteStream, match=r"sent no event for 0\.2 seconds"):
+        run_with_server(ask, endless)

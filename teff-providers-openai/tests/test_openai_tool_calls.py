@@ -55,6 +55,50 @@ def test_whole_calls_that_all_have_index_0_are_several_calls() -> None:
     assert [(call.id, call.name) for call in calls] == [("a", "add"), ("b", "add"), ("c", "sub")]
 
 
+@pytest.mark.parametrize("index", [0, None])
+@pytest.mark.parametrize("arguments", ['{"x":1}', "{}", "", {"x": 1}, None])
+def test_the_calls_of_a_whole_message_are_separate(index: int | None, arguments: Any) -> None:
+    calls = ToolCallAssembler(whole=True)
+    calls.add([piece(index, "a", "add", arguments), piece(index, "a", "add", arguments)])
+    first, second = calls.finish(used_ids=set())
+    assert first.id == "a" != second.id
+    assert (first.arguments, first.error) == (second.arguments, second.error)
+    assert not first.error
+
+
+def test_whole_calls_with_one_id_and_no_index_are_several_calls() -> None:
+    twice = [piece(None, "a", "add", '{"x":1}'), piece(None, "a", "add", '{"x":2}')]
+    assert seen(*twice) == [("add", {"x": 1}), ("add", {"x": 2})]
+    calls = ToolCallAssembler()
+    calls.add(twice)
+    assert len(calls.finish(used_ids=set())) == 2
+    begun = [piece(None, "a", "add", '{"x"'), piece(None, "a", "add", ":1}")]
+    assert seen(*begun) == [("add", {"x": 1})]
+
+
+def test_arguments_too_deep_for_any_state_are_told_to_the_model() -> None:
+    deep = '{"x":' * 300 + "1" + "}" * 300
+    for arguments in (deep, json.loads(deep)):
+        first, second = assembled(piece(0, "a", "add", arguments), piece(0, "b", "add", "{}"))
+        assert (first.arguments, first.error) == ({}, "the arguments are nested too deeply")
+        assert second.error == ""
+    kept = assembled({**piece(0, "a", "add", "{}"), "own": 1, "deep": json.loads(deep)})
+    assert kept[0].extra == {"own": 1}
+
+
+def test_half_characters_in_ids_and_names_are_replaced() -> None:
+    (call,) = assembled(piece(0, "a\ud800", "ad\udc00", "{}"))
+    assert (call.id, call.name) == ("a\ufffd", "ad\ufffd")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_answer_makes_a_thousand_calls_at_most(index: int) -> None:
+    pieces = [piece(place * index, f"id{place}", "add", "{}") for place in range(1000)]
+    assert len(assembled(*pieces)) == 1000
+    with pytest.raises(UnreadableReply, match="more than 1,000 tool calls"):
+        assembled(*pieces, piece(1000 * index, "more", "add", "{}"))
+
+
 def test_a_name_that_is_repeated_is_not_joined() -> None:
     assert seen(piece(0, "a", "add", '{"x"'), piece(0, "a", "add", ":1}")) == [("add", {"x": 1})]
 

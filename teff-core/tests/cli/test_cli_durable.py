@@ -271,6 +271,12 @@ def test_a_folder_holds_runs_as_files(teff, flow, tmp_path):
     assert teff("resume", "r1", "--answer", "no", *where).out == "refund: no\n"
 
 
+def test_a_folder_that_is_not_there_yet_ends_with_a_slash(teff, flow, tmp_path):
+    done = teff("run", flow(ASK), "--checkpoint-id", "r1", "--checkpoint", f"{tmp_path}/kept/")
+    assert done.code == 3
+    assert asyncio.run(FileCheckpointer(tmp_path / "kept").load("r1"))
+
+
 def test_where_the_workflow_says_it_is_recorded_there(teff, flow):
     file = flow("checkpoint: {path: own.db}" + ASK)
     done = teff("run", file, "--checkpoint-id", "r1")

@@ -292,7 +292,7 @@ def test_a_step_that_is_not_there_is_wrong_use(teff, flow, step):
     teff("run", flow(COUNT), "--checkpoint-id", "r1")
     done = teff("fork", "r1", "--at", step)
     assert (done.code, done.out) == (2, "")
-    assert f"run 'r1' has the steps 1 to 3, no {step}." in done.err
+    assert f"--at takes 0 to 3, the steps of 'r1', not {step}." in done.err
 
 
 def test_a_long_run_is_shown_and_forked_by_its_steps(teff, flow):

@@ -166,6 +166,12 @@ def test_an_unknown_name_comes_with_the_nearest_one(teff):
     assert done.err == "error: unknown provider 'olama'. Did you mean 'ollama'?\n"
 
 
+def test_a_name_that_is_like_no_other_comes_with_where_to_look(teff):
+    done = teff("providers", "nosuch")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("To see what is installed: teff providers\n")
+
+
 def test_a_provider_without_a_list_says_so(teff, install):
     install(ScriptedProvider([]))
     done = teff("providers", "here")

@@ -38,7 +38,9 @@ class FileCheckpointer:
     """Keeps each run in a file of JSON lines, which people, ``grep`` and ``jq`` can read.
 
     Several processes of one machine may use one folder. A run belongs to one of them at a time: its
-    lease is renewed in the background for as long as the process lives, and runs out after it.
+    lease is renewed in the background for as long as the process lives, and runs out after it. It
+    is free at once for those who can tell that the process is dead: on Linux, others of the same
+    machine and container.
 
     What is written survives a crash of the process, and with ``durability="power"`` a loss of power
     too. A run that was given back (finished, paused, failed) has reached the disk in any case. A
@@ -60,7 +62,7 @@ class FileCheckpointer:
     Args:
         folder: where the files are; it is made when the first run is begun.
         durability: ``"process"`` or ``"power"``: what a record survives once it is stored.
-        lease_ttl: seconds after which the runs of a process that died may be taken by another.
+        lease_ttl: seconds after which the runs of a process that died may be taken in any case.
 
     Raises:
         ConfigError: a wrong ``durability`` or ``lease_ttl``, or a system without the locks that
@@ -102,7 +104,7 @@ class FileCheckpointer:
         """Take the run for writing; see `Checkpointer.claim`.
 
         Raises:
-            RunLocked: somebody else holds it.
+            RunLocked: somebody else holds it; the message says who, and until when.
             CheckpointError: the files cannot be written.
             ConfigError: the id or the owner is no text, or is empty.
         """

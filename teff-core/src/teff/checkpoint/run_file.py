@@ -22,6 +22,7 @@ from typing import get_args
 
 import attrs
 
+from teff.checkpoint.holder import Holder
 from teff.checkpoint.lines import read_header, time_of, time_text
 from teff.checkpoint.protocol import RunState
 from teff.errors import CheckpointError, RunLocked
@@ -129,7 +130,8 @@ class StoredLease:
 
     Attributes:
         epoch: of the newest lease; 0 where there was none.
-        holder: who has it; "" once it was given back.
+        holder: who has it, for people; "" once it was given back.
+        process: the process that has it, None where that is not known.
         until: when it runs out unless it is renewed, in seconds since the epoch.
         ttl: how long it runs at a time, in seconds.
         state: how the run was left when it was given back.
@@ -138,13 +140,14 @@ class StoredLease:
 
     epoch: int = 0
     holder: str = ""
+    process: Holder | None = None
     until: float = 0.0
     ttl: float = 0.0
     state: RunState = "running"
     records: int = 0
 
     def held(self, now: float) -> bool:
-        """Tell whether somebody has it now.
+        """Tell whether somebody's lease runs now; that process may be dead.
 
         Nobody holds a run for longer than the time of a lease: where it seems so, the clock was
         set back.
@@ -165,13 +168,14 @@ class StoredLease:
         """Read a lease file. What cannot be read is nobody's: a loss of power leaves such files."""
         try:
             content = json.loads(text)
-            values = {field.name: content[field.name] for field in attrs.fields(cls)}
-            lease = cls(**{**values, "until": time_of(values["until"])})
+            process = Holder.of(content.get("process"))
+            content = {**content, "until": time_of(content["until"]), "process": process}
+            lease = cls(**{field.name: content[field.name] for field in attrs.fields(cls)})
             whole = lease.state in get_args(RunState) and isinstance(lease.holder, str)
             numbers = (lease.epoch, lease.records, lease.ttl)
             if whole and all(isinstance(number, int | float) for number in numbers):
                 return lease
-        except (KeyError, TypeError, ValueError, RecursionError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             pass
         return cls()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from teff.checkpoint.holder import Processes, run_locked
 from teff.checkpoint.lines import (
     RunText,
     header_line,
@@ -66,9 +65,9 @@ class RunFolder:
     def __init__(self, folder: Path, *, power: bool, lease_ttl: float) -> None:
         self.folder = folder
         self.clock: Callable[[], float] = time.time
+        self.processes = Processes()
         self._power = power
         self._ttl = lease_ttl
-        self._holder = f"process {os.getpid()} on {socket.gethostname()}"
         #: By leases of this store, what is known of their files without reading them.
         self._tails: dict[Lease, _Tail] = {}
 
@@ -80,21 +79,25 @@ class RunFolder:
         """Take a run for writing; see `Checkpointer.claim`."""
         with open_new_run(place) as file:
             before, now = file.lease, self.clock()
-            if before.held(now):
-                raise RunLocked(
-                    f"run {place.run_id!r} is being worked on by {before.holder}: wait for it to "
-                    "end, or use another id. If that process has died, its lease runs out in "
-                    f"{before.until - now:.0f} s",
-                    run_id=place.run_id,
-                )
+            if self._is_held(before, now):
+                who = self._who(before)
+                raise run_locked(place.run_id, who, until=before.until, now=now)
             epoch = _new_epoch(before.epoch)
             lease = Lease(run_id=place.run_id, owner=place.owner, epoch=epoch)
             begun = None if _is_begun(file) else self._begin(file, now)
-            taken = attrs.evolve(before, epoch=epoch, holder=self._holder)
+            process = self.processes.this()  # not that of a process that this was forked from
+            taken = attrs.evolve(before, epoch=epoch, holder=str(process), process=process)
             file.set_lease(self._extended(taken))
         if begun is not None:
             self._tails[lease] = begun
         return lease
+
+    def _is_held(self, lease: StoredLease, now: float) -> bool:
+        """Tell whether somebody has a lease. Whoever is certainly dead does not."""
+        return lease.held(now) and not self.processes.is_dead(lease.process)
+
+    def _who(self, lease: StoredLease) -> str:
+        return self.processes.describe(lease.process) if lease.process else lease.holder
 
     def _begin(self, file: RunFile, now: float, lines: bytes = b"") -> _Tail:
         """Write the first line of a run, and ``lines`` with it."""
@@ -155,7 +158,9 @@ class RunFolder:
             if tail is not None:
                 file.sync()
                 records = tail.records
-            left = attrs.evolve(stored, holder="", until=0.0, state=state, records=records)
+            left = attrs.evolve(
+                stored, holder="", process=None, until=0.0, state=state, records=records
+            )
             file.set_lease(left, power=self._power)
 
     def history(self, place: Place) -> tuple[StoredRecord, ...]:
@@ -192,7 +197,7 @@ class RunFolder:
             run_id=place.run_id,
             owner=place.owner,
             state=lease.left,
-            held=lease.held(self.clock()),
+            held=self._is_held(lease, self.clock()),
             records=records,
             created=header.created,
             updated=updated,
@@ -248,9 +253,9 @@ class RunFolder:
             if file is None:
                 return False
             lease = file.lease
-            if lease.held(self.clock()):
+            if self._is_held(lease, self.clock()):
                 raise RunLocked(
-                    f"run {place.run_id!r} is being worked on by {lease.holder} and was not "
+                    f"run {place.run_id!r} is being worked on by {self._who(lease)} and was not "
                     "deleted: wait for it to end",
                     run_id=place.run_id,
                 )

@@ -41,7 +41,8 @@ class SQLiteCheckpointer:
     object is no longer used; what was recorded is written first.
 
     A run is held by a lease of ``lease_ttl`` seconds, which the store renews while the run goes on.
-    When a process dies, its runs are free after that time; when it was stopped for longer and
+    When a process dies, its runs are free at once for others that can tell (on Linux those of the
+    same machine and container), and for all after that time. When it was stopped for longer and
     somebody else has taken a run, it cannot write to it any more.
 
     Args:
@@ -55,7 +56,7 @@ class SQLiteCheckpointer:
             - ``"exit"``: the ordinary end of the process. Records are written after about a second
               or 256 appends, when the run is released, and when the store is closed, read or left.
               After a crash the last ones may be missing; what is there is whole, and in order.
-        lease_ttl: seconds after which a run is free whose process died.
+        lease_ttl: seconds after which a run is free in any case whose process died.
 
     Raises:
         ConfigError: an option is wrong.

@@ -49,7 +49,10 @@ _COLUMNS = (
 
 @attrs.define(kw_only=True)
 class RunRow:
-    """One row of ``teff_runs``: who works on a run until when, and how far it is."""
+    """One row of ``teff_runs``: who works on a run until when, and how far it is.
+
+    The ``holder`` is the text of a `teff.checkpoint.holder.Holder`; "" where nobody has the run.
+    """
 
     id: int = 0
     owner: str
@@ -64,7 +67,7 @@ class RunRow:
     updated: float
 
     def held(self, now: float) -> bool:
-        """Tell whether somebody works on the run at ``now``.
+        """Tell whether somebody's lease runs at ``now``; that process may be dead.
 
         No lease runs for longer than its time to live. Where it seems to run for twice as long,
         the clock was set back.
@@ -117,13 +120,13 @@ class RunRow:
             updated=now if records else self.updated,
         )
 
-    def summary(self, now: float) -> RunSummary:
-        """Return what a list shows of the run."""
+    def summary(self, *, held: bool) -> RunSummary:
+        """Return what a list shows of the run, which is ``held`` or not."""
         return RunSummary(
             run_id=self.run_id,
             owner=self.owner,
             state=self.state,
-            held=self.held(now),
+            held=held,
             records=self.records,
             created=self.created,
             updated=self.updated,

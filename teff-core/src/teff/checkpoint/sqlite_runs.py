@@ -5,19 +5,17 @@ Everything here happens in the thread of `sqlite_writer.Writer`, but for `Stored
 
 from __future__ import annotations
 
-import os
-import socket
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from teff.checkpoint.holder import Holder, Processes, run_locked
 from teff.checkpoint.protocol import (
     Durability,
     Lease,
@@ -91,6 +89,7 @@ class StoredRuns:
 
     def __init__(self, path: Path, durability: Durability, lease_ttl: float) -> None:
         self.clock: Callable[[], float] = time.time
+        self.processes = Processes()
         self._path = path
         self._durability = durability
         self._lease_ttl = lease_ttl
@@ -103,7 +102,7 @@ class StoredRuns:
 
     def open(self) -> sqlite3.Connection:
         """Open the file."""
-        self._holder = f"process {os.getpid()} on {socket.gethostname()}"
+        self._holder = self.processes.this().to_text()
         return open_database(self._path, self._durability)
 
     def pause(self) -> float | None:
@@ -177,8 +176,8 @@ class StoredRuns:
         """Take a run; see `teff.checkpoint.Checkpointer.claim`. `hold` is next."""
         now = self.clock()
         before = find_run(connection, owner, run_id)
-        if before is not None and before.held(now):
-            raise _locked(before, now)
+        if before is not None and self._is_held(before, now):
+            raise self._locked(before, now)
         lease: dict[str, Any] = {
             "holder": self._holder,
             "held_until": now + self._lease_ttl,
@@ -191,6 +190,17 @@ class StoredRuns:
             row = attrs.evolve(before, state="running", epoch=before.epoch + 1, **lease)
             update_run(connection, before, row)
         return Held(row, left=row.state if before is None else before.state)
+
+    def _is_held(self, run: RunRow, now: float) -> bool:
+        """Tell whether somebody holds a run. Whoever is certainly dead does not."""
+        return run.held(now) and not self.processes.is_dead(Holder.of_text(run.holder))
+
+    def _locked(self, run: RunRow, now: float) -> RunLocked:
+        who = self.processes.describe(Holder.of_text(run.holder))
+        return run_locked(run.run_id, who, until=run.held_until, now=now)
+
+    def _summary(self, run: RunRow, now: float) -> RunSummary:
+        return run.summary(held=self._is_held(run, now))
 
     def hold(self, held: Held) -> None:
         """Renew the lease of a run from now on."""
@@ -314,12 +324,12 @@ class StoredRuns:
         """Return one run, or None."""
         with snapshot(connection):
             run = find_run(connection, owner, run_id)
-        return None if run is None else run.summary(self.clock())
+        return None if run is None else self._summary(run, self.clock())
 
     def list(self, connection: sqlite3.Connection, owner: str) -> tuple[RunSummary, ...]:
         """Return the runs of an owner."""
         now = self.clock()
-        return tuple(run.summary(now) for run in find_runs(connection, owner))
+        return tuple(self._summary(run, now) for run in find_runs(connection, owner))
 
     def copy(
         self, connection: sqlite3.Connection, run_id: str, at: int | None, new_id: str, owner: str
@@ -352,15 +362,15 @@ class StoredRuns:
         )
         insert_run(connection, new)
         add_records(connection, new, encode_records(new_id, records), after=0, stored=now)
-        return new.summary(now)
+        return new.summary(held=False)
 
     def delete(self, connection: sqlite3.Connection, run_id: str, owner: str) -> bool:
         """Delete a run and everything of it; say whether there was one."""
         with transaction(connection):
             with suppress(CheckpointCorrupt):  # a damaged run can be deleted
                 run = find_run(connection, owner, run_id)
-                if run is not None and run.held(now := self.clock()):
-                    raise _locked(run, now)
+                if run is not None and self._is_held(run, now := self.clock()):
+                    raise self._locked(run, now)
             deleted = delete_rows(connection, owner, run_id)
         self._sweep(connection)
         return deleted
@@ -372,9 +382,9 @@ class StoredRuns:
             old = [
                 run
                 for run in find_runs(connection, owner)
-                if run.updated <= now - older_than
+                if run.updated < now - older_than
                 and run.state not in ("running", "paused")
-                and not run.held(now)
+                and not self._is_held(run, now)
             ]
             for run in old:
                 delete_rows(connection, owner, run.run_id)
@@ -403,16 +413,6 @@ def _after(row: RunRow, now: float, records: int, state: RunState | None) -> Run
 def _left_by(record: Record) -> RunState:
     """Return the state of a run that ends with ``record`` because the rest was cut off."""
     return "paused" if record.kind == "pause" else "running"
-
-
-def _locked(run: RunRow, now: float) -> RunLocked:
-    until = datetime.fromtimestamp(run.held_until).astimezone()
-    return RunLocked(
-        f"run {run.run_id!r} is being worked on by {run.holder}: wait for it to end, or use another "
-        f"id. If that process is gone, the run is free at {until:%H:%M:%S}, in "
-        f"{run.held_until - now:.1f} seconds",
-        run_id=run.run_id,
-    )
 
 
 def _lost(lease: Lease) -> LeaseLost:

@@ -57,7 +57,9 @@ async def _fork(
     history = read_history(await store.history(run_id))
     record = history.record_after(step)
     if record is None:
-        raise ConfigError(f"run {run_id!r} has the steps 1 to {len(history.steps)}, no {step}.")
+        raise ConfigError(
+            f"--at takes 0 to {len(history.steps)}, the steps of {run_id!r}, not {step}."
+        )
     if new_id is None:
         new_id = await _free_id(store, f"{run_id}-at-{step}")
     elif await store.get(new_id) is not None:

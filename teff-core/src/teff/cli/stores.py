@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,8 +47,8 @@ def takes_store(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--checkpoint",
         metavar="PATH",
-        help="Where runs are recorded: an SQLite file, or a folder of run files. By default where "
-        f"the workflow says, else {DEFAULT_PATH} in the current folder.",
+        help="Where runs are recorded: an SQLite file, or a folder of run files; a new folder ends "
+        f"with /. By default where the workflow says, else {DEFAULT_PATH} in the current folder.",
     )(function)
 
 
@@ -118,17 +119,18 @@ def _open(workflow: Workflow | None, path: str | None, *, create: bool) -> OpenS
             f"there are no runs in {file}: there is no such file.",
             hint="Say with --checkpoint or -f where they are." if path is None else "",
         )
-    return OpenStore(store=_store(file, is_default=path is None), place=str(file), options=options)
+    return OpenStore(store=_store(path), place=str(file), options=options)
 
 
-def _store(file: Path, *, is_default: bool) -> Checkpointer:
-    if file.is_dir():
+def _store(path: str | None) -> Checkpointer:
+    file = DEFAULT_PATH if path is None else Path(path)
+    if file.is_dir() or (path is not None and path.endswith(("/", os.sep))):
         from teff.checkpoint import FileCheckpointer
 
         return FileCheckpointer(file)
     from teff.checkpoint import SQLiteCheckpointer
 
-    if is_default:
+    if path is None:
         try:
             make_default_folder(Path())
         except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 __all__ = ["merge_headers", "unsendable_header"]
 
@@ -23,7 +24,7 @@ _OWN = {
 }  # fmt: skip
 
 
-def unsendable_header(headers: Mapping[object, object]) -> str:
+def unsendable_header(headers: Mapping[Any, Any]) -> str:
     """Say what is wrong with the first header that cannot be sent, without its value, or ``""``.
 
     >>> unsendable_header({"X-Team": "red"}), unsendable_header({"X-Team": "röd"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -110,7 +110,7 @@ class Frame:
         self.visits = dict(snapshot["visits"])
         self.position, self.reason = snapshot["next"], snapshot["reason"]
 
-    def _replay(self, steps: Any) -> None:
+    def _replay(self, steps: Iterable[Mapping[str, Any]]) -> None:
         for step in steps:
             node = step["node"]
             self.visits[node] = self.visits.get(node, 0) + 1

@@ -349,6 +349,7 @@ async def open_journal(
         GraphChanged: the run was made by a graph with another signature.
     """
     claimed: list[Lease] = []
+    records: Sequence[Record] = ()
 
     async def claim() -> None:
         claimed.append(await store.claim(run_id, owner=owner))
@@ -364,9 +365,17 @@ async def open_journal(
         raise
     except BaseException:
         if claimed:
-            await uninterrupted(store.release(claimed[0], "running"))
+            await uninterrupted(store.release(claimed[0], _left_by(records)))
         raise
     return journal
+
+
+def _left_by(records: Sequence[Record]) -> RunState:
+    """Return how a run was left that cannot be read, by the last of its records."""
+    if records and records[-1].kind == "end":
+        status: RunState = records[-1].data["status"]
+        return status
+    return "paused" if records and records[-1].kind == "pause" else "running"
 
 
 def _compare(run_id: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:

@@ -100,7 +100,8 @@ def match_answers(resume: object, questions: Sequence[Question]) -> dict[str, An
 
     Raises:
         ConfigError: a key that nobody asked for, a bare value where several questions are open, a
-            key that several of them share, or an answer that a question does not take.
+            key that several of them share, a question that is answered both by its key and its id,
+            or an answer that a question does not take.
     """
     by_id = {question.id: question for question in questions}
     if not isinstance(resume, Mapping):
@@ -115,6 +116,10 @@ def match_answers(resume: object, questions: Sequence[Question]) -> dict[str, An
     answers: dict[str, Any] = {}
     for name, answer in resume.items():
         question = by_id.get(name) or _by_key(name, questions)
+        if question.id in answers:
+            raise ConfigError(
+                f"{question.key!r} is answered twice, by its key and by its id.", path=question.key
+            )
         question.check(answer)
         answers[question.id] = answer
     return answers

@@ -1,4 +1,4 @@
-"""Calls in code fences: JSON (Hammer, Qwen 2.5, Gemma), ``tool_code`` (Gemma), or any of the marks.
+"""Calls in code fences, of backticks or tildes: JSON (Hammer, Qwen 2.5, Gemma), ``tool_code`` (Gemma), or any of the marks.
 
 A fence counts where nothing but a lead-in stands before it and nothing follows: else it is an example.
 Source: https://ai.google.dev/gemma/docs/capabilities/function-calling.
@@ -23,17 +23,23 @@ __all__ = ["read_fence"]
 _LABEL = re.compile(r"[ \t]*+(?P<label>[\w+-]{0,32}+)[ \t\r]*+(?:\n\s*+|(?=[\[{<]))")
 _BARE_JSON = re.compile(BARE_JSON)
 _MAY_BE_BARE_JSON = re.compile(MAY_BE_BARE_JSON)
-_TICKS = re.compile(r"`*+")
+_SIGNS = re.compile(r"`*+|~*+")
 #: What says by itself that a fence holds a call.
 _OF_CALLS: Final = frozenset({"tool_code", "tool_call", "tool_calls", "function_call"})
 
 
-def read_fence(place: Place, read_marked: Callable[[Place], Reading | None]) -> Reading | None:
+def read_fence(
+    place: Place, read_marked: Callable[[Place], Reading | None], *, signs: str = "```"
+) -> Reading | None:
     """Read what stands behind the opening of a fence; None where it holds no calls.
 
     Args:
         place: behind the signs of the fence.
         read_marked: reads what stands behind a mark.
+        signs: of the fence.
+
+    Raises:
+        Broken: something else than calls stands in the fence, too.
     """
     calls: list[ToolCall] = []
     is_of_calls = True
@@ -46,16 +52,16 @@ def read_fence(place: Place, read_marked: Callable[[Place], Reading | None]) -> 
             raise Unfinished
         if LABEL.match(place.text, place.position) is not None:
             return Reading(place.position, is_markup=True)  # the text protocol, in a fence
-        if (found := _inside(place, label, read_marked)) is None:
+        if (found := _inside(place, label, read_marked, signs)) is None:
             return None
         calls += found
         if len(calls) > MOST_CALLS:
             raise Broken(len(place.text))
         end = place.position
         place.skip()
-        if not found or place.is_at_end or not place.take("```"):
+        if not found or place.is_at_end or not place.take(signs):
             break
-        place.skip(_TICKS)
+        place.skip(_SIGNS)
     if not calls or is_example(place.before):
         return Reading(end)
     place.position = end
@@ -65,7 +71,7 @@ def read_fence(place: Place, read_marked: Callable[[Place], Reading | None]) -> 
 
 
 def _inside(
-    place: Place, label: str, read_marked: Callable[[Place], Reading | None]
+    place: Place, label: str, read_marked: Callable[[Place], Reading | None], signs: str
 ) -> list[ToolCall] | None:
     """Pass what stands in a fence, and its end; return the calls, None where it holds none.
 
@@ -80,8 +86,8 @@ def _inside(
         place.skip_closings()
         if place.is_at_end:
             return calls
-        if place.take("```"):
-            place.skip(_TICKS)
+        if place.take(signs):
+            place.skip(_SIGNS)
             return calls
         if len(calls) > MOST_CALLS:
             break

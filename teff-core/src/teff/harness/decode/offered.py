@@ -28,6 +28,7 @@ _ARGUMENT_KEYS: Final = (
 _OTHER_KEYS: Final = frozenset({"type", "id", "call_id", "tool_call_id", "index"})
 _LISTS: Final = ("tool_calls", "tool_call", "function_call")
 _TYPES: Final = frozenset({"function", "function_call", "tool_call", "tool_use", "tool"})
+_JSON_TYPES: Final = ("object", "string", "integer", "number", "boolean", "array", "null")
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -148,20 +149,30 @@ class Offered:
     def calls_in(self, value: object, *, strictly: bool = False) -> Iterator[ToolCall]:
         """Yield the calls that a JSON value writes.
 
+        Of a list, all run or none does: with an entry that is no call of an offered tool it lists
+        something else, or was not meant so.
+
         Args:
             value: an object, or a list of them.
             strictly: whether an object with any other key is no call, as where nothing marks it.
         """
         if isinstance(value, list):
-            for item in value[:MOST_CALLS]:
-                if isinstance(item, dict):
-                    yield from self.calls_in(item, strictly=strictly)
+            found: list[ToolCall] = []
+            for item in value:
+                if not (calls := list(self._of_item(item, strictly=strictly))):
+                    return
+                found += calls[: MOST_CALLS - len(found)]
+            yield from found
         elif isinstance(value, dict):
             for key in _LISTS:
                 if isinstance(value.get(key), dict | list) and len(value) == 1:
                     yield from self.calls_in(value[key], strictly=strictly)
                     return
             yield from self._call_in(value, strictly=strictly)
+
+    def _of_item(self, item: object, *, strictly: bool) -> Iterator[ToolCall]:
+        if isinstance(item, dict):
+            yield from self.calls_in(item, strictly=strictly)
 
     def _call_in(self, value: Mapping[str, Any], *, strictly: bool) -> Iterator[ToolCall]:
         if isinstance(inner := value.get("function"), dict):
@@ -185,11 +196,17 @@ class Offered:
         yield from self.call(known, written)
 
     def _is_definition(self, name: str, written: object) -> bool:
-        return (
-            isinstance(written, Mapping)
-            and written.get("type") == "object"
-            and isinstance(written.get("properties"), Mapping)
-            and "properties" not in self._properties(name)
+        """Say whether parameters are a JSON Schema, or name types by such for each of them."""
+        if not isinstance(written, Mapping):
+            return False
+        own = self._properties(name)
+        if isinstance(written.get("properties"), Mapping) and "properties" not in own:
+            return True
+        if _is_schema(written) and "type" not in own:
+            return True
+        return bool(written) and all(
+            _is_schema(value) and "object" not in _types(own.get(key))
+            for key, value in written.items()
         )
 
     def _properties(self, name: str) -> Mapping[str, Any]:
@@ -198,6 +215,10 @@ class Offered:
         if isinstance(properties, Mapping) and schema.get("type", "object") == "object":
             return properties
         return {} if schema.get("type") == "object" else schema
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get("type") in _JSON_TYPES
 
 
 def _types(schema: object) -> frozenset[str]:

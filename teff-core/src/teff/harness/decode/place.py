@@ -10,6 +10,7 @@ import attrs
 
 from teff.harness.decode.offered import MOST_CALLS, Offered
 from teff.harness.decode.values import Broken, Unfinished, read_value
+from teff.harness.turn_marks import END_OF_TURN, LONGEST_TURN, OTHER_TURNS, is_turn_over
 from teff.messages import ToolCall
 
 __all__ = [
@@ -150,10 +151,10 @@ _BEHIND = re.compile(rf"(?:[\s;]++|{any_of(CLOSINGS)}|`{{3,}}+)*+")
 _CLOSINGS = re.compile(rf"(?:\s++|{any_of(CLOSINGS)})*+")
 _MAY_CLOSE = prefixes(CLOSINGS) | {""}
 _RESULT = re.compile(
-    rf"{any_of(RESULTS)}|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:", re.IGNORECASE
+    rf"{any_of(RESULTS)}|(?-i:{any_of(OTHER_TURNS)})|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:", re.IGNORECASE
 )
-_AFTER = prefixes((*CLOSINGS, *RESULTS, "observation:"))
-_LONGEST_AFTER = max(map(len, (*CLOSINGS, *RESULTS)))
+_AFTER = prefixes((*CLOSINGS, *RESULTS, *OTHER_TURNS, "observation:"))
+_LONGEST_AFTER = max(map(len, (*CLOSINGS, *RESULTS, *OTHER_TURNS)))
 
 
 @attrs.frozen
@@ -330,13 +331,19 @@ class Place:
         return _OBJECTS.match(self.text, self.position) is not None
 
     def ends_reply(self) -> bool:
-        """Say whether nothing follows but closing marks, or what a tool would say."""
+        """Say whether nothing follows but closing marks, or what a tool or the user would say."""
+        start = self.position
         self.skip(_BEHIND)
         if self.is_at_end:
             return True
+        if END_OF_TURN.search(self.text, start, self.position) is not None:
+            if is_turn_over(self.text, self.position):
+                return True
+            if not self.final and len(self.text) - self.position < LONGEST_TURN:
+                raise Unfinished
         if not self.final:
             rest = self.text[self.position : self.position + _LONGEST_AFTER + 16].lower()
-            if rest.lstrip("`>#*_ \t-") in _AFTER or not rest.strip("`>#*_ \t-"):
+            if rest.lstrip("`~>#*_ \t-") in _AFTER or not rest.strip("`~>#*_ \t-"):
                 raise Unfinished
         return _RESULT.match(self.text, self.position) is not None
 

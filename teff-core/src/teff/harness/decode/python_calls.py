@@ -66,7 +66,7 @@ def _read_statement(place: Place, calls: list[PythonCall]) -> bool:
 
 
 def read_python_list(place: Place) -> Reading | None:
-    """Read a list of calls: ``[one(), two(key="text")]``."""
+    """Read a list of calls, ``[one(), two(key="text")]``: all of them run, or none does."""
     if place.match(_LIST) is None:
         return None
     calls: list[PythonCall] = []
@@ -81,4 +81,5 @@ def read_python_list(place: Place) -> Reading | None:
         place.skip()
         if separator == "]" or place.take("]"):
             break
-    return place.reading(*(place.offered.python_call(call) for call in calls))
+    found = [list(place.offered.python_call(call)) for call in calls]
+    return place.reading(*found) if all(found) else place.reading()

@@ -29,6 +29,7 @@ __all__ = [
     "OBSERVATION",
     "WrittenAction",
     "read_action",
+    "read_lone_action",
     "read_react",
 ]
 
@@ -130,6 +131,15 @@ def read_react(place: Place) -> Reading | None:
         return place.reading(place.offered.call(known, {} if action.raw == "" else None))
     given = action.value if isinstance(action.value, Mapping) else action.raw
     return place.reading(place.offered.call(known, given))
+
+
+def read_lone_action(place: Place) -> Reading | None:
+    """Read an action in one line, which counts where nothing follows it."""
+    start = place.position
+    reading = read_react(place)
+    if reading is None or not reading.calls or "\n" in place.text[start : reading.end]:
+        return None
+    return reading if place.at(reading.end).ends_reply() else None
 
 
 def _may_go_on(place: Place, action: WrittenAction | None) -> bool:

@@ -27,10 +27,19 @@ from teff.harness.decode.place import (
     beginning_of,
     prefixes,
 )
-from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_react
+from teff.harness.decode.quoted import (
+    HEAD,
+    goes_on,
+    is_in_quotes,
+    is_indented,
+    is_quotation,
+    is_within_sentence,
+)
+from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_lone_action, read_react
 from teff.harness.decode.table import OPENINGS, read_behind, read_marked
 from teff.harness.decode.values import Broken, Unfinished
 from teff.harness.thinking import THINKING_MARK, THINKING_MARKS, is_certain, is_opening
+from teff.harness.turn_marks import END_OF_TURN, LONGEST_TURN, OTHER_TURNS, is_turn_over
 from teff.messages import ToolCall
 
 __all__ = ["LONGEST", "Walk"]
@@ -46,16 +55,18 @@ _KEPT: Final = 2 * LEAD_IN
 _LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION}))"
 _MARK = re.compile(
     rf"(?P<thinking>(?i:{THINKING_MARK.pattern}))|(?P<closing>{any_of(CLOSINGS)})"
-    rf"|(?P<result>{any_of(RESULTS)})|(?P<opening>{any_of(OPENINGS)})"
-    rf"|(?P<fence>`{{3,}}+)|(?P<bare>{BARE_JSON})|(?P<list>\[\s{{0,20}}+(?=[^\W\d][\w.-]{{0,127}}+\())"
+    rf"|(?P<result>{any_of(RESULTS)})|(?P<opening>{any_of(OPENINGS)})|(?P<turn>{any_of(OTHER_TURNS)})"
+    rf"|(?P<comment><!--)|(?P<fence>`{{3,}}+|~{{3,}}+)|(?P<bare>{BARE_JSON})|(?P<list>\[\s{{0,20}}+(?=[^\W\d][\w.-]{{0,127}}+\())"
     rf"|(?P<line>\n(?={_LINE}))"
 )
 _AT_LINE = re.compile(_LINE)
 _SPACE_ONLY = re.compile(r"\s*+\Z")
-_FENCE = re.compile(r"`{3,}+")
+_FENCE = re.compile(r"`{3,}+|~{3,}+")
+_REST_OF_LINE = re.compile(r"[ \t\r]*+(?:\n|\Z)")
 
-_BEGINNINGS = prefixes((*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, "```"))
-_LONGEST_MARK = max(map(len, (*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS)))
+_LITERALS: Final = (*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, *OTHER_TURNS)
+_BEGINNINGS = prefixes((*_LITERALS, "```", "~~~", "<!--"))
+_LONGEST_MARK = max(map(len, _LITERALS))
 _LINE_BEGINNING = (
     r"[ \t>#*_`-]{0,8}"
     rf"(?:(?i:{'|'.join(map(beginning_of, ('action', 'final answer', 'final_answer', 'finalanswer')))}"
@@ -66,7 +77,7 @@ _MAY_BEGIN = re.compile(
     rf"|\n{_LINE_BEGINNING}"
 )
 #: No mark begins in it, nor at its end: ``functools`` and ``to=`` are the only ones with a letter.
-_PLAIN = re.compile(r"(?:[^<\[{`\n>\u25c1\u273fft]|f(?!u|\Z)|t(?!o|\Z)|to(?!=|\Z))*+\Z")
+_PLAIN = re.compile(r"(?:[^<\[{`~\n>\]\u25c1\u273fft]|f(?!u|\Z)|t(?!o|\Z)|to(?!=|\Z))*+\Z")
 _MAY_BE_LINE = re.compile(_LINE_BEGINNING)
 
 
@@ -74,6 +85,17 @@ def _common_end(text: str, mark: str) -> int:
     """Return how many characters at the end of a text are the beginning of a mark."""
     lengths = range(min(len(mark) - 1, len(text)), 0, -1)
     return next((length for length in lengths if text.endswith(mark[:length])), 0)
+
+
+def _without_calls(reading: Reading | None) -> Reading | None:
+    return Reading(reading.end) if reading is not None else None
+
+
+def _read_action(place: Place) -> Reading | None:
+    reading = read_react(place)
+    if reading is not None and reading.calls and goes_on(place, reading.end):
+        return _without_calls(reading)
+    return reading
 
 
 class Walk:
@@ -98,7 +120,12 @@ class Walk:
         self._thinking = 0
         self._spoken_of = 0  # openings of thinking that were a part of a sentence
         self._until = ""  # what ends the quotation that the walk is in
+        self._is_within_line = False  # whether that began in this line
+        self._head = ""  # the first signs of the line
+        self._is_behind_quoted = False  # calls that follow a quoted one are quoted, too
+        self._is_behind_turn = False
         self._is_over = False  # what follows a made-up result is made up, too
+        self._is_ended = False  # so is what follows the turn of somebody else, to the end
         self._marks = 0
 
     def go(self, *, final: bool) -> None:
@@ -114,10 +141,9 @@ class Walk:
         """
         if self._is_fresh or self._until or self._thinking or self._is_over or self.waits_for:
             return False
-        if _PLAIN.match(piece) is None:
+        if self._is_behind_turn or self._is_ended or _PLAIN.match(piece) is None:
             return False
-        self._before = (self._before + piece)[-_KEPT:]
-        self._is_behind_call = self._is_behind_call and not piece.strip()
+        self._has_shown(piece)
         return True
 
     @property
@@ -127,6 +153,11 @@ class Walk:
 
     def _step(self) -> bool:
         """Walk to behind the next mark; False where that has to wait."""
+        if self._is_ended:
+            self._show(len(self.text), hidden=True)
+            return False
+        if self._is_behind_turn and not self._is_turn_told():
+            return False
         if self._thinking or self._is_over:
             return self._skip_unseen()
         if self._until:
@@ -141,12 +172,17 @@ class Walk:
         self._marks += 1
         self._show(mark.start())
         is_in_code = self._before.endswith("`") and not self._before.endswith("```")
-        if is_in_code and not mark["fence"] and not mark["line"]:
-            self._show(mark.end())  # a mark in code is spoken of
+        if not mark["line"] and self._is_in_quoted_line(mark):
+            self._show(mark.end())
             return True
+        if is_in_code and not mark["fence"] and not mark["line"]:
+            return self._speak_of(mark)
         return self._pass(mark)
 
     def _pass(self, mark: re.Match[str]) -> bool:
+        is_of_call = mark["opening"] or mark["bare"] or mark["list"]
+        if is_of_call and (self._is_behind_quoted or is_in_quotes(self._before)):
+            return self._speak_of(mark)
         if mark["thinking"]:
             self._think(mark.group(), mark.end())
         elif mark["closing"]:
@@ -156,15 +192,62 @@ class Walk:
             self._until = RESULTS[mark.group()]
             self._show(mark.end(), hidden=self._is_over)
         elif mark["opening"]:
-            return self._read(lambda place: read_behind(place, mark.group()), mark.end())
+            return self._opening(mark)
+        elif mark["turn"]:
+            self._is_ended = True
+        elif mark["comment"]:
+            self._until = "-->"
+            self._show(mark.end())
         elif mark["fence"]:
-            return self._fence(mark.end())
+            return self._fence(mark.group(), mark.end())
         elif mark["line"]:
             return self._line(mark.end())
         else:
             read = read_bare_json if mark["bare"] else read_bare_list
             return self._read(read, mark.start(), least=mark.end())
         return True
+
+    def _is_in_quoted_line(self, mark: re.Match[str]) -> bool:
+        """Say whether a mark stands in a quotation or in an indented block of code."""
+        if is_quotation(self._head):
+            return True
+        is_alone = self._is_behind_call or not self._before.strip()
+        # A fence in a list is indented and may hold lines that are not: it is known by its end.
+        return is_indented(self._head) and not is_alone and not mark["fence"]
+
+    def _speak_of(self, mark: re.Match[str]) -> bool:
+        """Pass a mark that is spoken of, and the call behind it, as text."""
+        if mark["opening"]:
+            read: Callable[[Place], Reading | None] = lambda place: read_behind(  # noqa: E731
+                place, mark.group()
+            )
+        elif mark["bare"] or mark["list"]:
+            read = read_bare_json if mark["bare"] else read_bare_list
+        else:
+            self._show(mark.end())
+            return True
+        start = mark.end() if mark["opening"] else mark.start()
+        if not self._read(lambda place: _without_calls(read(place)), start, least=mark.end()):
+            return False
+        self._is_behind_quoted = True
+        return True
+
+    def _opening(self, mark: re.Match[str]) -> bool:
+        is_quoted = False
+
+        def read(place: Place) -> Reading | None:
+            nonlocal is_quoted
+            reading = read_behind(place, mark.group())
+            if reading is None or not reading.calls:
+                return reading
+            is_quoted = goes_on(place, reading.end) or (
+                self._is_in_line() and is_within_sentence(place, reading.end)
+            )
+            return _without_calls(reading) if is_quoted else reading
+
+        has_passed = self._read(read, mark.end())
+        self._is_behind_quoted = self._is_behind_quoted or (has_passed and is_quoted)
+        return has_passed
 
     def _begin(self) -> bool | None:
         """Read what only the beginning of a reply can be.
@@ -175,7 +258,7 @@ class Walk:
         if not self.final and _SPACE_ONLY.match(self.text, self.position) is not None:
             return False
         if _AT_LINE.match(self.text, self.position) is not None:
-            self._is_fresh = not self._line(self.position)
+            self._is_fresh = not self._line(self.position, is_first=True)
             return not self._is_fresh
         if not self.final and _MAY_BE_LINE.match(self.text, self.position) is not None:
             return False
@@ -230,32 +313,49 @@ class Walk:
             self._is_fresh = False
             self._is_behind_call = True
 
-    def _fence(self, start: int) -> bool:
-        holds = False
+    def _fence(self, signs: str, start: int) -> bool:
+        is_in_list = is_indented(self._head) and bool(self._before.strip())
+        if signs[0] == "~" and self._head.strip():
+            self._show(start)
+            return True
+        is_closed = False
 
         def read(place: Place) -> Reading | None:
-            nonlocal holds
-            reading = read_fence(place, read_marked)
-            holds = reading is not None
+            nonlocal is_closed
+            if is_in_list and not self._is_behind_call:
+                return None
+            try:
+                reading = read_fence(place, read_marked, signs=signs)
+            except Broken as broken:
+                return Reading(broken.end)
+            is_closed = reading is not None
             return reading
 
         if not self._read(read, start):
             return False
-        if not holds:
-            self._until = "```"
+        if not is_closed:
+            self._until = signs
+            self._is_within_line = "\n" not in self.text[start : self.position]
         return True
 
-    def _line(self, start: int) -> bool:
+    def _line(self, start: int, *, is_first: bool = False) -> bool:
         label = _AT_LINE.match(self.text, start)
         if label is None:
             self._show(start)
+            return True
+        head = label.group()
+        if is_quotation(head) and is_first and label["action"]:
+            return self._read(read_lone_action, label.end())
+        is_quoted = is_quotation(head) or (is_indented(head) and bool(self._before.strip()))
+        if is_quoted or is_in_quotes(self._before):
+            self._show(label.end() if is_first else start)
             return True
         if label["answer"]:
             self._has_answer = True
         elif label["observation"] and self.calls:
             self._is_over = True
         elif label["action"] and not self._has_answer:
-            return self._read(read_react, label.end())
+            return self._read(_read_action, label.end())
         self._show(label.end(), hidden=self._is_over)
         return True
 
@@ -281,10 +381,22 @@ class Walk:
         self.shown.clear()
         self._before = self._until = ""
         self._spoken_of = 0
-        self._is_over = self._is_behind_call = self._has_answer = False
+        self._is_over = self._is_behind_call = self._has_answer = self._is_behind_quoted = False
 
     def _close(self, end: int) -> None:
+        is_quoted = self._is_behind_quoted
+        self._is_behind_turn = END_OF_TURN.fullmatch(self.text, self.position, end) is not None
         self._show(end, hidden=self._is_behind_call)
+        self._is_behind_quoted = is_quoted
+
+    def _is_turn_told(self) -> bool:
+        """Look at what follows the end of a turn; False where more of it is needed."""
+        if is_turn_over(self.text, self.position):
+            self._is_ended = True
+        elif not self.final and self.waits_for < LONGEST_TURN:
+            return False
+        self._is_behind_turn = False
+        return True
 
     def _skip_unseen(self) -> bool:
         """Pass thinking, or what is made up, up to the next mark of thinking."""
@@ -305,32 +417,61 @@ class Walk:
         return True
 
     def _quote(self) -> bool:
+        if _FENCE.match(self._until) is not None:
+            return self._quote_fence()
         found = self.text.find(self._until, self.position)
         if found < 0:
             kept = 0 if self.final else _common_end(self.text, self._until)
             self._show(max(self.position, len(self.text) - kept))
             return False
-        fence = _FENCE.match(self.text, found) if self._until == "```" else None
-        end = fence.end() if fence is not None else found + len(self._until)
-        if fence is not None and end == len(self.text) and not self.final:
-            self._show(found)
-            return False
+        end = found + len(self._until)
         self._until = ""
         self._show(end)
         return True
+
+    def _quote_fence(self) -> bool:
+        """Pass a fence up to its end: as many signs, at an end of a line, or in the line it began."""
+        sign = self._until[0]
+        for found in _FENCE.finditer(self.text, self.position):
+            if found.group()[0] != sign:
+                continue
+            self._show(found.start())
+            behind = _REST_OF_LINE.match(self.text, found.end())
+            if behind is not None and behind.end() == len(self.text) and not self.final:
+                return False
+            is_end = behind is not None or self._is_within_line or not self._head.strip()
+            if is_end and len(found.group()) >= len(self._until):
+                self._until = ""
+                self._show(found.end())
+                return True
+            self._show(found.end())
+        end = len(self.text)
+        if not self.final:
+            end -= next((n for n in (2, 1) if self.text.endswith(sign * n)), 0)
+        self._show(max(self.position, end))
+        return False
 
     def _show(self, end: int, *, hidden: bool = False) -> None:
         text = self.text[self.position : end]
         self.position = max(self.position, end)
         if hidden:
             self.took_out = True
+            if "\n" in text:
+                self._head = ""
             return
         if not text:
             return
         self.shown.append(text)
+        self._has_shown(text)
+
+    def _has_shown(self, text: str) -> None:
         self._before = (self._before + text[-_KEPT:])[-_KEPT:]
+        _, line_end, line = text.rpartition("\n")
+        self._head = line[:HEAD] if line_end else (self._head + line[:HEAD])[:HEAD]
+        self._is_within_line = self._is_within_line and not line_end
         if text.strip():
             self._is_fresh = self._is_behind_call = False
+            self._is_behind_quoted = self._is_behind_quoted and not text.strip(" \t\r\n,;")
 
     def _certain_end(self) -> int:
         """Return where a mark may begin that has not wholly come yet."""

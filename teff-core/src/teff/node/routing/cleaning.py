@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from teff.harness.thinking import without_thinking
+from teff.harness.turn_marks import END_OF_TURN, USER_ROLES
 
 __all__ = ["answer_text", "plain_prose"]
 
@@ -16,18 +17,13 @@ _UNMARKED_THINKING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-_END_OF_TURN = re.compile(
-    r"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return|call)\|>|</s>|<end_of_turn>|<eos>"
-    r"|<\uff5cend\u2581of\u2581sentence\uff5c>"
-)
 _CHAT_TOKEN = re.compile(
     r"<\|[^<>|\n]{1,60}\|>|<\uff5c[^<>\uff5c\n]{1,60}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>"
     r"|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>"
 )
 _LEADING = re.compile(rf"(?:\s|{_CHAT_TOKEN.pattern})*+")
 _TURN = re.compile(
-    r"^[ \t#*>]{0,8}(?P<role>user|human|assistant|ai|\u7528\u6237|\u7528\u6236"
-    r"|\u043f\u043e\u043b\u044c\u0437\u043e\u0432\u0430\u0442\u0435\u043b\u044c)[ \t*]{0,4}[:\uff1a]",
+    rf"^[ \t#*>]{{0,8}}(?P<role>{USER_ROLES}|assistant|ai)[ \t*]{{0,4}}[:\uff1a]",
     re.IGNORECASE | re.MULTILINE,
 )
 _ANSWERING = frozenset({"assistant", "ai"})
@@ -59,7 +55,7 @@ def answer_text(reply: str, is_name: Callable[[str], object]) -> str:
     """
     text = _final_channel(without_thinking(reply, joint="\n", is_text=is_name))
     started = _LEADING.match(text)
-    for end in _END_OF_TURN.finditer(text, started.end() if started else 0):
+    for end in END_OF_TURN.finditer(text, started.end() if started else 0):
         if not is_name(end.group()):
             text = text[: end.start()]
             break
