@@ -21,7 +21,7 @@ from teff.errors import CheckpointError, GraphInterrupt, StateError
 from teff.flow import Flow, SubFlow
 from teff.graph import Edge, Graph
 from teff.node import ExecContext, Interrupt, make_function_node
-from teff.runtime import RunResult
+from teff.runtime import Limits, RunResult
 from teff.state import Append
 
 
@@ -223,3 +223,53 @@ def test_ckp_a_type_that_is_gone_is_said_by_run_and_name() -> None:
     with pytest.raises(CheckpointError, match=r"run 'r' cannot be read: .*Trip") as raised:
         asyncio.run(plain.run(resume="yes", checkpointer=store, checkpoint_id="r"))
     assert raised.value.run_id == "r"
+
+
+def test_what_a_step_kept_at_a_limit_is_dropped_where_it_cannot_be_stored() -> None:
+    """The bound is told, and not an error about what was kept."""
+    store = MemoryCheckpointer()
+
+    async def slow(ctx: ExecContext, state: Any) -> dict[str, Any]:
+        ctx.keep({"partial": Odd()})
+        await asyncio.sleep(60)
+        return {}
+
+    graph = Flow("f").step(make_function_node(slow), id="slow").compile()
+    result = asyncio.run(
+        graph.run({}, checkpointer=store, checkpoint_id="r", limits=Limits(deadline=0.05))
+    )
+    assert (result.status, result.stop_reason) == ("stopped", "deadline")
+    assert "partial" not in result
+
+
+def test_once_may_be_asked_again_where_its_result_could_not_be_stored() -> None:
+    async def once(ctx: ExecContext, state: Any) -> dict[str, Any]:
+        try:
+            await ctx.once("made", Odd)
+        except StateError:
+            return {"made": await ctx.once("made", lambda: "plain")}
+        return {}
+
+    graph = Flow("f").step(make_function_node(once), id="n").compile()
+    result = asyncio.run(graph.run({}, checkpointer=MemoryCheckpointer(), checkpoint_id="r"))
+    assert result["made"] == "plain"
+
+
+def test_a_question_that_an_error_edge_left_behind_is_not_asked_again() -> None:
+    async def twice(ctx: ExecContext, state: Any) -> dict[str, Any]:
+        await asyncio.gather(ctx.interrupt("k"), ctx.interrupt("k"))
+        return {}
+
+    graph = Graph(
+        {"t": make_function_node(twice), "ask": Interrupt(key="other")},
+        [Edge("t", "ask", condition="__error__")],
+        "t",
+    )
+
+    async def main() -> list[str]:
+        store = MemoryCheckpointer()
+        with pytest.raises(GraphInterrupt) as paused:
+            await graph.run({}, checkpointer=store, checkpoint_id="r")
+        return [question.key for question in paused.value.interrupts]
+
+    assert asyncio.run(main()) == ["other"]

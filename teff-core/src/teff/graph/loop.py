@@ -16,6 +16,7 @@ from teff.graph.edge import ERROR
 from teff.graph.plan import Plan, Step
 from teff.node.function import took_too_long
 from teff.node.workers import SLICE
+from teff.plugins.log import warn
 from teff.runtime import (
     Command,
     Frame,
@@ -229,7 +230,7 @@ async def _recover(
         ctx.uncount_step()  # it will be executed again, and counted then
         raise
     except (LimitSignal, asyncio.CancelledError):
-        if ctx.partial:
+        if ctx.partial and _can_be_stored(ctx):
             merge_into(ctx.frame.state, ctx.partial, ctx.frame.reducers)
         raise
     await ctx.emit(
@@ -247,8 +248,32 @@ async def _recover(
     if step.on_error is None:
         error.add_note(f"in node {step.id!r} ({step.type}) at {ctx.path}")
         raise error
+    # Whoever takes the failure goes on without what the step has asked.
+    asked = ctx.run.questions
+    ctx.run.questions = {
+        name: question
+        for name, question in asked.items()
+        if not _is_beneath(question.path, ctx.path)
+    }
     described = NodeError.from_exception(error, node=step.id, path=ctx.path)
     return {"error": described.to_state()}, step.on_error
+
+
+def _can_be_stored(ctx: StepContext) -> bool:
+    """Say whether what a step kept can be stored; if not, the bound that ended it counts without."""
+    journal = ctx.run.journal
+    if journal is None:
+        return True
+    try:
+        journal.check(ctx.partial, ctx.node_id)
+    except StateError as error:
+        warn(f"what {ctx.node_id!r} kept is dropped: {error}", node=ctx.node_id)
+        return False
+    return True
+
+
+def _is_beneath(path: str, place: str) -> bool:
+    return f"{path}/".startswith(f"{place}/")
 
 
 def _checked(ctx: StepContext, answered: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from teff.errors import ConfigError, WorkflowError, suggest
+from teff.errors import ConfigError, StateError, WorkflowError, suggest
 from teff.plugins.builtin import part
 from teff.runtime.bounded import within_deadline
 from teff.runtime.command import Command
@@ -243,7 +243,11 @@ class ExecContext(Scope):
             self.release(key)
             raise
         if journal is not None:
-            await uninterrupted(journal.record_value(path, value))
+            try:
+                await uninterrupted(journal.record_value(path, value))
+            except StateError:  # it cannot be stored, and another result may be
+                self.release(key)
+                raise
         return value
 
     async def call(

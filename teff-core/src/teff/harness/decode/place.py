@@ -151,7 +151,8 @@ _BEHIND = re.compile(rf"(?:[\s;]++|{any_of(CLOSINGS)}|`{{3,}}+)*+")
 _CLOSINGS = re.compile(rf"(?:\s++|{any_of(CLOSINGS)})*+")
 _MAY_CLOSE = prefixes(CLOSINGS) | {""}
 _RESULT = re.compile(
-    rf"{any_of(RESULTS)}|(?-i:{any_of(OTHER_TURNS)})|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:", re.IGNORECASE
+    rf"{any_of(RESULTS)}|(?-i:{any_of(OTHER_TURNS)})|[>#*_ \t-]{{0,8}}Observation[ \t*_]{{0,4}}:",
+    re.IGNORECASE,
 )
 _AFTER = prefixes((*CLOSINGS, *RESULTS, *OTHER_TURNS, "observation:"))
 _LONGEST_AFTER = max(map(len, (*CLOSINGS, *RESULTS, *OTHER_TURNS)))

@@ -90,7 +90,10 @@ def is_within_sentence(place: Place, end: int) -> bool:
 
 def goes_on(place: Place, end: int) -> bool:
     """Say whether prose goes on in the line behind a call that no closing mark ends."""
-    if _ENDS.search(place.text[max(0, end - _LONGEST_CLOSING) : end]) or place.text[end - 1] in "\r\n":
+    if (
+        _ENDS.search(place.text[max(0, end - _LONGEST_CLOSING) : end])
+        or place.text[end - 1] in "\r\n"
+    ):
         return False
     behind = place.at(end)
     behind.skip(_SEPARATORS)
