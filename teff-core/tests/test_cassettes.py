@@ -39,7 +39,7 @@ from teff.testing import (
 from teff.testing.cassette_file import canonical, request_to_json
 from teff.testing.differences import fits
 from teff.testing.masking import masked
-from teff.testing.replay import ReplayServer, json_answer, run_with_server
+from teff.testing.server import ReplayServer, json_answer, run_with_server
 
 CANARY = "canary-8f3d2a-never-written"
 
@@ -616,8 +616,8 @@ def test_the_package_loads_nothing_heavy_and_its_replay_is_the_function() -> Non
     program = """
 import sys, teff.testing
 print(*sorted({"hypothesis", "httpx", "pytest", "yaml", "anyio"} & set(sys.modules)))
-import teff.testing.replay
-from teff.testing.replay import ReplayServer
+import teff.testing.server
+from teff.testing.server import ReplayServer
 from teff.testing import replay
 print(callable(replay))
 """

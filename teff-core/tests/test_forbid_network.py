@@ -14,7 +14,7 @@ import pytest
 
 import teff.testing
 from teff.testing import NetworkForbidden, forbid_network
-from teff.testing.replay import json_answer, run_with_server
+from teff.testing.server import json_answer, run_with_server
 
 #: An address that is nobody's (RFC 5737): were it let through, the attempt would fail otherwise.
 NOWHERE = "192.0.2.1"

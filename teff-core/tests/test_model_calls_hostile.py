@@ -23,7 +23,7 @@ from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest, Model
 from teff.provider.http import HttpClient
 from teff.runtime import Limits, RunResult, StreamEvent
 from teff.testing import ScriptedProvider
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
 from teff.tool import tool
 
 QUESTION = [{"role": "user", "content": "Hi"}]

@@ -18,7 +18,7 @@ from teff.provider.http import HttpClient
 from teff.provider.keys import mask, names_a_secret, secret_values
 from teff.provider.options import check_headers, check_key_header, check_timeout
 from teff.provider.sse import SseParser
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
 
 CANARY = "canary-0123456789"
 

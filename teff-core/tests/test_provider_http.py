@@ -16,7 +16,7 @@ import pytest
 from teff.errors import ConfigError, IncompleteStream, ProviderError
 from teff.provider.http import HttpClient
 from teff.provider.sse import NdjsonParser, SseParser
-from teff.testing.replay import Answer, ReplayServer, json_answer, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, stream_answer
 
 
 async def post(client: HttpClient, url: str, body: Any = None, **options: Any) -> dict[str, Any]:

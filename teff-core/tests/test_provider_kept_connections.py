@@ -18,7 +18,7 @@ import pytest
 from teff.errors import ProviderError
 from teff.provider.http import HttpClient
 from teff.provider.sse import SseParser
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 
 PEM = Path(__file__).parent / "data" / "loopback.pem"
 

@@ -17,7 +17,7 @@ import pytest
 from teff.errors import ConfigError, ProviderError
 from teff.provider.http import HttpClient
 from teff.provider.pool import is_loopback, proxy_for
-from teff.testing.replay import ReplayServer, json_answer
+from teff.testing.server import ReplayServer, json_answer
 
 CANARY = "sk-canary-0123456789"
 KEY = {"Authorization": f"Bearer {CANARY}"}

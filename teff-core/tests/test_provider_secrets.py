@@ -30,7 +30,7 @@ from teff.provider.http import HttpClient
 from teff.provider.keys import find_key
 from teff.provider.sse import SseParser
 from teff.runtime import RunTracer, StreamEvent
-from teff.testing.replay import Answer, ReplayServer, json_answer, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, stream_answer
 
 #: With characters that JSON, HTML, URLs and ``repr`` write in other ways.
 KEY = "sk-canary/<0123>&\"4567'\\89"

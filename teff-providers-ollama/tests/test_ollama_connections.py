@@ -12,7 +12,7 @@ import pytest
 from teff.errors import ConfigError, ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatRequest
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_ollama import OllamaProvider
 
 CANARY = "sk-canary-0123456789"

@@ -18,7 +18,7 @@ import pytest
 from teff.errors import IncompleteStream, ProviderError
 from teff.messages import ToolCall, assistant, tool_result, user
 from teff.provider.protocol import ChatReply, ChatRequest, ToolSpec
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_ollama import OllamaProvider
 
 TOOLS = [ToolSpec(name="add"), ToolSpec(name="now")]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from teff.errors import ProviderError
 from teff.provider.protocol import ListsModels, ModelInfo
 from teff.provider.reading import UnreadableReply
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
 from teff_providers_ollama import OllamaProvider
 from teff_providers_ollama.listing import read_models
 

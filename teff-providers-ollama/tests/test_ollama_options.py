@@ -15,7 +15,7 @@ from teff.errors import ConfigError, ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatRequest
 from teff.provider.registry import ProviderRegistry
-from teff.testing.replay import (
+from teff.testing.server import (
     Answer,
     ReplayServer,
     json_answer,

@@ -11,7 +11,7 @@ from teff.errors import ConfigError, ProviderError
 from teff.messages import ToolCall, assistant, system, tool_result, user
 from teff.provider.protocol import ChatRequest, Provider, ToolSpec
 from teff.provider.registry import ProviderRegistry
-from teff.testing.replay import ReplayServer, json_answer, run_with_server
+from teff.testing.server import ReplayServer, json_answer, run_with_server
 from teff_providers_ollama import OllamaProvider
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])

@@ -11,7 +11,7 @@ from teff.errors import ConfigError
 from teff.messages import user
 from teff.provider.protocol import ChatRequest
 from teff.provider.registry import ProviderRegistry
-from teff.testing.replay import ReplayServer, json_answer, run_with_server
+from teff.testing.server import ReplayServer, json_answer, run_with_server
 from teff_providers_ollama import OllamaProvider
 
 PLAIN = ChatRequest(model="qwen3:8b", messages=[user("Hi")])

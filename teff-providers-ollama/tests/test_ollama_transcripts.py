@@ -16,7 +16,7 @@ from teff.errors import ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatReply, ChatRequest
 from teff.provider.sse import NdjsonParser
-from teff.testing.replay import ReplayServer, cut_at, run_with_server
+from teff.testing.server import ReplayServer, cut_at, run_with_server
 from teff_providers_ollama import OllamaProvider
 from teff_providers_ollama.reply import ReplyBuilder
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from teff.messages import user
 from teff.provider.protocol import ChatRequest, ToolSpec
-from teff.testing.replay import ReplayServer, json_answer, run_with_server
+from teff.testing.server import ReplayServer, json_answer, run_with_server
 from teff_providers_ollama import OllamaProvider
 from teff_providers_ollama.window import estimated_tokens
 

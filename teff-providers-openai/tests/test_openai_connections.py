@@ -8,7 +8,7 @@ from typing import Any
 
 from teff.messages import user
 from teff.provider.protocol import ChatRequest
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_openai import OpenAIProvider
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])

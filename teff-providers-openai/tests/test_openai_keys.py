@@ -15,7 +15,7 @@ from teff.errors import ConfigError, IncompleteStream, ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatReply, ChatRequest
 from teff.provider.registry import ProviderRegistry
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_openai import OpenAIProvider
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])

@@ -17,7 +17,7 @@ from teff.messages import user
 from teff.node import LLM
 from teff.provider.protocol import ChatRequest, ListsModels, Provider
 from teff.provider.registry import ProviderRegistry
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
 from teff_providers_openai import PRESETS, OpenAIProvider, Quirks
 from teff_providers_openai.presets import find_preset
 from teff_providers_openai.quirks import COMPATIBLE

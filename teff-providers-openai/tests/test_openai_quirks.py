@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from teff.errors import ProviderError
 from teff.messages import ToolCall, assistant, tool_result, user
 from teff.provider.protocol import ChatReply, ChatRequest
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_openai import PRESETS, OpenAIProvider, Quirks
 from teff_providers_openai.history import wire_messages
 from teff_providers_openai.quirks import COMPATIBLE

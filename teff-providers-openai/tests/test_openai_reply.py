@@ -11,7 +11,7 @@ import pytest
 from teff.errors import ProviderError
 from teff.messages import ToolCall, assistant, tool_result, user
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server, stream_answer
 from teff_providers_openai import OpenAIProvider
 
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])

@@ -15,7 +15,7 @@ from teff.errors import IncompleteStream, ProviderError
 from teff.messages import user
 from teff.provider.protocol import ChatDelta, ChatReply, ChatRequest, ModelInfo
 from teff.provider.sse import SseParser
-from teff.testing.replay import ReplayServer, cut_at
+from teff.testing.server import ReplayServer, cut_at
 from teff_providers_openai import OpenAIProvider
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "tests" / "data" / "transcripts"

@@ -16,7 +16,7 @@ from teff.errors import TeffError
 from teff.flow import Flow
 from teff.harness import attempts
 from teff.runtime import StreamEvent
-from teff.testing.replay import Answer, ReceivedRequest, ReplayServer
+from teff.testing.server import Answer, ReceivedRequest, ReplayServer
 
 __all__ = ["Asked", "ask", "flow_for", "without_waiting"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from teff.provider import Provider
-from teff.testing.replay import Answer, ReplayServer, json_answer, stream_answer
+from teff.testing.server import Answer, ReplayServer, json_answer, stream_answer
 from teff_providers_ollama import OllamaProvider
 from teff_providers_openai import OpenAIProvider
 

@@ -22,7 +22,7 @@ from teff.flow import Flow
 from teff.graph import Graph
 from teff.provider import Provider
 from teff.runtime import StreamEvent
-from teff.testing.replay import Answer, json_answer, stream_answer
+from teff.testing.server import Answer, json_answer, stream_answer
 
 __all__ = [
     "AFTER",

@@ -17,7 +17,7 @@ from teff.errors import IncompleteStream, ProviderError
 from teff.messages import user
 from teff.provider import ChatRequest, pool
 from teff.runtime import StreamEvent
-from teff.testing.replay import Answer, ReplayServer, json_answer, run_with_server
+from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
 
 OPENAI, OLLAMA = DIALECTS
 REQUEST = ChatRequest(model="m", messages=[user("Hi")])

@@ -16,7 +16,7 @@ from teff import RunTracer
 from teff.errors import ConfigError, ProviderError
 from teff.flow import Flow
 from teff.runtime import Limits, StreamEvent
-from teff.testing.replay import ReplayServer, json_answer
+from teff.testing.server import ReplayServer, json_answer
 
 KEYS = ("sk-first-canary-4711", "sk-second-canary-0815")
 

@@ -19,7 +19,7 @@ from teff.messages import ToolCall, assistant, system, tool_result, user
 from teff.provider import Capabilities, ChatDelta, ChatReply, ChatRequest
 from teff.runtime import StreamEvent
 from teff.testing import ScriptedProvider
-from teff.testing.replay import ReplayServer
+from teff.testing.server import ReplayServer
 from teff_providers_openai import Quirks
 
 OPENAI, OLLAMA = DIALECTS

@@ -2,9 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-# A module here has the name of a function, `replay`. It is loaded first, so that it does not take
-# the place of the function when somebody loads it later.
-import teff.testing.replay  # noqa: F401
 from teff.lazy import lazy_names
 from teff.testing.answers import ScriptedAnswer, after, call_tool, fail, pieces, say, when
 from teff.testing.cassette import cassette, record, replay

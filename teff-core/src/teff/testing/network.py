@@ -37,7 +37,7 @@ class NetworkForbidden(AssertionError):
         return (
             f"this test reached for {_place(self.host, self.port)}, and the network is forbidden "
             "here. Let a script or a recording answer: teff.testing.ScriptedProvider, "
-            "teff.testing.replay."
+            "teff.testing.server."
         )
 
 

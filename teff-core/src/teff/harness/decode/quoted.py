@@ -14,7 +14,7 @@ from teff.harness.decode.values import Unfinished
 from teff.harness.thinking import THINKING_MARK, THINKING_MARKS
 from teff.harness.turn_marks import OTHER_TURNS
 
-__all__ = ["HEAD", "goes_on", "is_indented", "is_in_quotes", "is_quotation", "is_within_sentence"]
+__all__ = ["HEAD", "goes_on", "is_in_quotes", "is_indented", "is_quotation", "is_within_sentence"]
 
 #: So many signs at the start of a line say whether it is quoted.
 HEAD: Final = 8
