@@ -128,7 +128,8 @@ def wheels_for(distribution: str) -> list[str]:
 )
 def tests(session: nox.Session) -> None:
     """Run the tests on every Python found, but those that talk to a real model."""
-    tools = ["pytest", "pytest-xdist", "hypothesis", "msgspec"]
+    # The official clients judge the requests of the providers.
+    tools = ["pytest", "pytest-xdist", "hypothesis", "msgspec", "openai", "ollama"]
     ignored: list[str] = []
     try:
         install_workspace(session, *tools)
@@ -160,6 +161,7 @@ def typing(session: nox.Session) -> None:
         "types-jsonschema",
         "msgspec",
         "hypothesis",
+        "pytest",
         f"nox{nox.needs_version}",
     )
     sources = [f"{name}/src" for name in DISTRIBUTIONS]
