@@ -265,7 +265,7 @@ def _can_be_stored(ctx: StepContext) -> bool:
     if journal is None:
         return True
     try:
-        journal.check(ctx.partial, ctx.node_id)
+        journal.check(ctx.partial or {}, ctx.node_id)
     except StateError as error:
         warn(f"what {ctx.node_id!r} kept is dropped: {error}", node=ctx.node_id)
         return False
