@@ -13,10 +13,13 @@ from teff.harness.decode import DECODERS, read_action
 from teff.harness.decode.place import CLOSINGS, RESULTS
 from teff.harness.decode.table import OPENINGS
 from teff.harness.thinking import THINKING_MARKS, without_thinking
+from teff.harness.turn_marks import OTHER_TURNS
 
 NAMES = ("add", "list_files", "a")
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 BITS = (
+    *OTHER_TURNS,
+    *("~~~", "~~~\n", "<!--", "-->", "\n> ", "\n    ", "[INST]", "\nUser:", "\n```\n"),
     *OPENINGS,
     *CLOSINGS,
     *RESULTS,

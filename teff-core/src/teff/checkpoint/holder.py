@@ -81,8 +81,9 @@ def this_process() -> Holder:
     pid, machine, since = os.getpid(), "", None
     if sys.platform == "linux":
         try:
-            machine, since = _linux_machine(pid), started(pid)
-        except OSError:
+            machine = _linux_machine(pid)
+            since = started(pid) if machine else None
+        except (OSError, ValueError):
             machine = ""
     elif sys.platform == "darwin":
         machine = sys.platform  # there are no containers, and nothing that tells boots apart
@@ -95,7 +96,7 @@ def _linux_machine(pid: int) -> str:
     # Several ids, or another one, belong to a process that sees the ``/proc`` of another container.
     if [line.split()[1:] for line in status if line.startswith(b"NSpid:")] != [[b"%d" % pid]]:
         return ""
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = (_PROC / "sys/kernel/random/boot_id").read_bytes().decode().strip()
     spaces = [_PROC / "self/ns/pid"]
     if (time := _PROC / "self/ns/time").is_symlink():  # it moves the starts of processes
         spaces.append(time)

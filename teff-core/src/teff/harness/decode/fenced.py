@@ -51,7 +51,7 @@ def read_fence(
         if not place.final and MAY_BE_LABEL.match(place.text, place.position):
             raise Unfinished
         if LABEL.match(place.text, place.position) is not None:
-            return Reading(place.position, is_markup=True)  # the text protocol, in a fence
+            return _of_actions(place, signs)
         if (found := _inside(place, label, read_marked, signs)) is None:
             return None
         calls += found
@@ -68,6 +68,18 @@ def read_fence(
     if is_of_calls or (len(place.before.strip()) < LEAD_IN and place.ends_reply()):
         return Reading(end, tuple(calls))
     return Reading(end)
+
+
+def _of_actions(place: Place, signs: str) -> Reading | None:
+    """Pass the opening of a fence that holds the text protocol, unless it is an example."""
+    start = place.position
+    if (line := place.text.find(f"\n{signs}", start)) < 0:
+        if not place.final:
+            raise Unfinished
+        return Reading(start, is_markup=True)
+    place.position = line + 1
+    is_lead_in = len(place.before.strip()) < LEAD_IN and not is_example(place.before)
+    return Reading(start, is_markup=True) if is_lead_in and place.ends_reply() else None
 
 
 def _inside(

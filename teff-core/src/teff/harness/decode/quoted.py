@@ -14,7 +14,15 @@ from teff.harness.decode.values import Unfinished
 from teff.harness.thinking import THINKING_MARK, THINKING_MARKS
 from teff.harness.turn_marks import OTHER_TURNS
 
-__all__ = ["HEAD", "goes_on", "is_in_quotes", "is_indented", "is_quotation", "is_within_sentence"]
+__all__ = [
+    "HEAD",
+    "goes_on",
+    "is_documented",
+    "is_in_quotes",
+    "is_indented",
+    "is_quotation",
+    "is_within_sentence",
+]
 
 #: So many signs at the start of a line say whether it is quoted.
 HEAD: Final = 8
@@ -37,7 +45,7 @@ _DOCUMENTED = re.compile(
     re.IGNORECASE,
 )
 _IN_SENTENCE = re.compile(r"[\w,;)]['\"]?[ \t]+\Z")
-_CLOSINGS = re.compile(rf"(?:[ \t]++|{any_of(CLOSINGS)})*+")
+_CLOSINGS = re.compile(rf"(?:\s*+(?:{any_of(CLOSINGS)}))*+")
 _LOWER = re.compile(r"[ \t]*+(?:[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f]|,[ ])")
 
 _SEPARATORS = re.compile(r"[ \t,;}\])]*+")
@@ -76,13 +84,11 @@ def is_documented(before: str) -> bool:
 
 def is_within_sentence(place: Place, end: int) -> bool:
     """Say whether a call that ends at ``end`` is a part of a sentence that begins before it."""
-    if is_documented(place.before):
-        return True
     if _IN_SENTENCE.search(place.before[-8:]) is None:
         return False
     behind = place.at(end)
     behind.skip(_CLOSINGS)
-    rest = place.text[behind.position : behind.position + _LONGEST_CLOSING].lower()
+    rest = place.text[behind.position : behind.position + _LONGEST].lower().lstrip()
     if not place.final and (len(rest) < 2 or rest in _BEGINNINGS):
         raise Unfinished
     return _LOWER.match(place.text, behind.position) is not None

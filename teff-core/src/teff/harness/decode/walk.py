@@ -30,6 +30,7 @@ from teff.harness.decode.place import (
 from teff.harness.decode.quoted import (
     HEAD,
     goes_on,
+    is_documented,
     is_in_quotes,
     is_indented,
     is_quotation,
@@ -123,6 +124,7 @@ class Walk:
         self._is_within_line = False  # whether that began in this line
         self._head = ""  # the first signs of the line
         self._is_behind_quoted = False  # calls that follow a quoted one are quoted, too
+        self._quotes_lines = False  # up to a blank line, actions are quoted
         self._is_behind_turn = False
         self._is_over = False  # what follows a made-up result is made up, too
         self._is_ended = False  # so is what follows the turn of somebody else, to the end
@@ -153,10 +155,10 @@ class Walk:
 
     def _step(self) -> bool:
         """Walk to behind the next mark; False where that has to wait."""
+        if self._is_behind_turn and not self._is_turn_told():
+            return False
         if self._is_ended:
             self._show(len(self.text), hidden=True)
-            return False
-        if self._is_behind_turn and not self._is_turn_told():
             return False
         if self._thinking or self._is_over:
             return self._skip_unseen()
@@ -240,14 +242,19 @@ class Walk:
             reading = read_behind(place, mark.group())
             if reading is None or not reading.calls:
                 return reading
-            is_quoted = goes_on(place, reading.end) or (
-                self._is_in_line() and is_within_sentence(place, reading.end)
-            )
+            is_quoted = goes_on(place, reading.end) or self._is_spoken_of(place, reading.end)
             return _without_calls(reading) if is_quoted else reading
 
         has_passed = self._read(read, mark.end())
         self._is_behind_quoted = self._is_behind_quoted or (has_passed and is_quoted)
         return has_passed
+
+    def _is_spoken_of(self, place: Place, end: int) -> bool:
+        if self._is_behind_call:
+            return False
+        return is_documented(self._before) or (
+            self._is_in_line() and is_within_sentence(place, end)
+        )
 
     def _begin(self) -> bool | None:
         """Read what only the beginning of a reply can be.
@@ -315,6 +322,7 @@ class Walk:
 
     def _fence(self, signs: str, start: int) -> bool:
         is_in_list = is_indented(self._head) and bool(self._before.strip())
+        is_quoted = is_in_quotes(self._before)
         if signs[0] == "~" and self._head.strip():
             self._show(start)
             return True
@@ -322,13 +330,15 @@ class Walk:
 
         def read(place: Place) -> Reading | None:
             nonlocal is_closed
-            if is_in_list and not self._is_behind_call:
+            if is_quoted or (is_in_list and not self._is_behind_call):
                 return None
             try:
                 reading = read_fence(place, read_marked, signs=signs)
             except Broken as broken:
                 return Reading(broken.end)
             is_closed = reading is not None
+            if reading is not None and reading.calls and self._is_spoken_of(place, reading.end):
+                return _without_calls(reading)
             return reading
 
         if not self._read(read, start):
@@ -347,7 +357,8 @@ class Walk:
         if is_quotation(head) and is_first and label["action"]:
             return self._read(read_lone_action, label.end())
         is_quoted = is_quotation(head) or (is_indented(head) and bool(self._before.strip()))
-        if is_quoted or is_in_quotes(self._before):
+        self._quotes_lines = self._quotes_lines or is_in_quotes(self._before)
+        if is_quoted or self._quotes_lines:
             self._show(label.end() if is_first else start)
             return True
         if label["answer"]:
@@ -381,6 +392,8 @@ class Walk:
         self.shown.clear()
         self._before = self._until = ""
         self._spoken_of = 0
+        self._quotes_lines = False
+        self._head = ""
         self._is_over = self._is_behind_call = self._has_answer = self._is_behind_quoted = False
 
     def _close(self, end: int) -> None:
@@ -465,6 +478,8 @@ class Walk:
         self._has_shown(text)
 
     def _has_shown(self, text: str) -> None:
+        if "\n\n" in self._before[-1:] + text:
+            self._quotes_lines = False
         self._before = (self._before + text[-_KEPT:])[-_KEPT:]
         _, line_end, line = text.rpartition("\n")
         self._head = line[:HEAD] if line_end else (self._head + line[:HEAD])[:HEAD]
