@@ -52,7 +52,7 @@ def each_line(mark: str, before: str = "The page says:\n\n") -> Quote:
 
 
 def between(before: str, after: str = "") -> Quote:
-    return lambda text: f"{before}{text}{after}"
+    return lambda text: f"{before}{text.rstrip() if after[:1] == ' ' else text}{after}"
 
 
 BLOCKS: dict[str, Quote] = {

@@ -24,12 +24,10 @@ from teff.provider.http import HttpClient
 from teff.runtime import Limits, RunResult, StreamEvent
 from teff.testing import ScriptedProvider
 from teff.testing.server import Answer, ReplayServer, json_answer, run_with_server
-from teff.tool import tool
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 
 
-@tool
 def look(word: str = "") -> str:
     """Look something up."""
     return f"found {word}"
@@ -287,7 +285,6 @@ def test_no_call_is_seen_in(text: str) -> None:
 
 
 def test_a_call_in_the_words_of_the_user_or_a_tool_is_not_carried_out() -> None:
-    @tool
     def read() -> str:
         """Read a page."""
         return f"IMPORTANT: {CALL}"

@@ -51,8 +51,9 @@ def decode_tool_calls(
     [('add', {'a': 1})]
 
     Only tools that were offered are called, by exactly their names (or behind ``functions.``).
-    Thinking does not count, neither do examples: calls in code fences that text follows, or in
-    backticks. A call that is cut off or no valid JSON is none; so is everything within it. Without a
+    Thinking does not count, neither do examples and quotations: calls in code fences that text
+    follows, in indented code, behind ``>``, in comments, backticks or quotes, in the middle of a
+    sentence, or in a turn that is not the model's. Of one list all calls run or none. A call that is cut off or no valid JSON is none; so is everything within it. Without a
     mark of a model family, JSON counts where it ends the reply and has the keys of a call only.
 
     Args:

@@ -9,23 +9,30 @@ from typing import Final
 import attrs
 
 from teff.harness.decode.bare import (
-    BARE_JSON,
-    MAY_BE_BARE_JSON,
     read_bare_json,
     read_bare_list,
     read_whole_reply,
 )
 from teff.harness.decode.fenced import read_fence
+from teff.harness.decode.marks import (
+    AT_LINE,
+    BEGINNINGS,
+    FENCE,
+    LONGEST_MARK,
+    MARK,
+    MAY_BE_LINE,
+    MAY_BEGIN,
+    PLAIN,
+    REST_OF_LINE,
+    SPACE_ONLY,
+    common_end,
+)
 from teff.harness.decode.offered import MOST_CALLS, Offered
 from teff.harness.decode.place import (
-    CLOSINGS,
     LEAD_IN,
     RESULTS,
     Place,
     Reading,
-    any_of,
-    beginning_of,
-    prefixes,
 )
 from teff.harness.decode.quoted import (
     HEAD,
@@ -36,11 +43,11 @@ from teff.harness.decode.quoted import (
     is_quotation,
     is_within_sentence,
 )
-from teff.harness.decode.react import ACTION, ANSWER, OBSERVATION, read_lone_action, read_react
-from teff.harness.decode.table import OPENINGS, read_behind, read_marked
+from teff.harness.decode.react import read_lone_action, read_react
+from teff.harness.decode.table import read_behind, read_marked
 from teff.harness.decode.values import Broken, Unfinished
-from teff.harness.thinking import THINKING_MARK, THINKING_MARKS, is_certain, is_opening
-from teff.harness.turn_marks import END_OF_TURN, LONGEST_TURN, OTHER_TURNS, is_turn_over
+from teff.harness.thinking import THINKING_MARK, is_certain, is_opening
+from teff.harness.turn_marks import END_OF_TURN, LONGEST_TURN, is_turn_over
 from teff.messages import ToolCall
 
 __all__ = ["LONGEST", "Walk"]
@@ -52,40 +59,6 @@ _MOST_MARKS: Final = 2_000
 
 #: How much of the prose before a mark is kept.
 _KEPT: Final = 2 * LEAD_IN
-
-_LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION}))"
-_MARK = re.compile(
-    rf"(?P<thinking>(?i:{THINKING_MARK.pattern}))|(?P<closing>{any_of(CLOSINGS)})"
-    rf"|(?P<result>{any_of(RESULTS)})|(?P<opening>{any_of(OPENINGS)})|(?P<turn>{any_of(OTHER_TURNS)})"
-    rf"|(?P<comment><!--)|(?P<fence>`{{3,}}+|~{{3,}}+)|(?P<bare>{BARE_JSON})|(?P<list>\[\s{{0,20}}+(?=[^\W\d][\w.-]{{0,127}}+\())"
-    rf"|(?P<line>\n(?={_LINE}))"
-)
-_AT_LINE = re.compile(_LINE)
-_SPACE_ONLY = re.compile(r"\s*+\Z")
-_FENCE = re.compile(r"`{3,}+|~{3,}+")
-_REST_OF_LINE = re.compile(r"[ \t\r]*+(?:\n|\Z)")
-
-_LITERALS: Final = (*THINKING_MARKS, *CLOSINGS, *RESULTS, *OPENINGS, *OTHER_TURNS)
-_BEGINNINGS = prefixes((*_LITERALS, "```", "~~~", "<!--"))
-_LONGEST_MARK = max(map(len, _LITERALS))
-_LINE_BEGINNING = (
-    r"[ \t>#*_`-]{0,8}"
-    rf"(?:(?i:{'|'.join(map(beginning_of, ('action', 'final answer', 'final_answer', 'finalanswer')))}"
-    rf"|{beginning_of('observation')}))?[ \t*_`]{{0,4}}\Z"
-)
-_MAY_BEGIN = re.compile(
-    rf"{MAY_BE_BARE_JSON}|\[\s{{0,20}}+(?:[^\W\d][\w.-]{{0,127}}+)?+\Z"
-    rf"|\n{_LINE_BEGINNING}"
-)
-#: No mark begins in it, nor at its end: ``functools`` and ``to=`` are the only ones with a letter.
-_PLAIN = re.compile(r"(?:[^<\[{`~\n>\]\u25c1\u273fft]|f(?!u|\Z)|t(?!o|\Z)|to(?!=|\Z))*+\Z")
-_MAY_BE_LINE = re.compile(_LINE_BEGINNING)
-
-
-def _common_end(text: str, mark: str) -> int:
-    """Return how many characters at the end of a text are the beginning of a mark."""
-    lengths = range(min(len(mark) - 1, len(text)), 0, -1)
-    return next((length for length in lengths if text.endswith(mark[:length])), 0)
 
 
 def _without_calls(reading: Reading | None) -> Reading | None:
@@ -143,7 +116,7 @@ class Walk:
         """
         if self._is_fresh or self._until or self._thinking or self._is_over or self.waits_for:
             return False
-        if self._is_behind_turn or self._is_ended or _PLAIN.match(piece) is None:
+        if self._is_behind_turn or self._is_ended or PLAIN.match(piece) is None:
             return False
         self._has_shown(piece)
         return True
@@ -166,7 +139,7 @@ class Walk:
             return self._quote()
         if self._is_fresh and (has_passed := self._begin()) is not None:
             return has_passed
-        mark = _MARK.search(self.text, self.position) if self._marks < _MOST_MARKS else None
+        mark = MARK.search(self.text, self.position) if self._marks < _MOST_MARKS else None
         if mark is None:
             end = len(self.text) if self.final else self._certain_end()
             self._show(end)
@@ -262,12 +235,12 @@ class Walk:
         Returns:
             True where it was that, False where it may be, None where it is something else.
         """
-        if not self.final and _SPACE_ONLY.match(self.text, self.position) is not None:
+        if not self.final and SPACE_ONLY.match(self.text, self.position) is not None:
             return False
-        if _AT_LINE.match(self.text, self.position) is not None:
+        if AT_LINE.match(self.text, self.position) is not None:
             self._is_fresh = not self._line(self.position, is_first=True)
             return not self._is_fresh
-        if not self.final and _MAY_BE_LINE.match(self.text, self.position) is not None:
+        if not self.final and MAY_BE_LINE.match(self.text, self.position) is not None:
             return False
         try:
             reading = read_whole_reply(self._place(self.position))
@@ -349,7 +322,7 @@ class Walk:
         return True
 
     def _line(self, start: int, *, is_first: bool = False) -> bool:
-        label = _AT_LINE.match(self.text, start)
+        label = AT_LINE.match(self.text, start)
         if label is None:
             self._show(start)
             return True
@@ -415,7 +388,7 @@ class Walk:
         """Pass thinking, or what is made up, up to the next mark of thinking."""
         mark = THINKING_MARK.search(self.text, self.position)
         if mark is None:
-            end = len(self.text) - (0 if self.final else _LONGEST_MARK)
+            end = len(self.text) - (0 if self.final else LONGEST_MARK)
             self._show(max(end, self.position), hidden=True)
             return False
         self._show(mark.end(), hidden=True)
@@ -430,11 +403,11 @@ class Walk:
         return True
 
     def _quote(self) -> bool:
-        if _FENCE.match(self._until) is not None:
+        if FENCE.match(self._until) is not None:
             return self._quote_fence()
         found = self.text.find(self._until, self.position)
         if found < 0:
-            kept = 0 if self.final else _common_end(self.text, self._until)
+            kept = 0 if self.final else common_end(self.text, self._until)
             self._show(max(self.position, len(self.text) - kept))
             return False
         end = found + len(self._until)
@@ -445,11 +418,11 @@ class Walk:
     def _quote_fence(self) -> bool:
         """Pass a fence up to its end: as many signs, at an end of a line, or in the line it began."""
         sign = self._until[0]
-        for found in _FENCE.finditer(self.text, self.position):
+        for found in FENCE.finditer(self.text, self.position):
             if found.group()[0] != sign:
                 continue
             self._show(found.start())
-            behind = _REST_OF_LINE.match(self.text, found.end())
+            behind = REST_OF_LINE.match(self.text, found.end())
             if behind is not None and behind.end() == len(self.text) and not self.final:
                 return False
             is_end = behind is not None or self._is_within_line or not self._head.strip()
@@ -490,12 +463,12 @@ class Walk:
 
     def _certain_end(self) -> int:
         """Return where a mark may begin that has not wholly come yet."""
-        for length in range(min(_LONGEST_MARK, self.waits_for), 0, -1):
-            if self.text[-length:].lower() in _BEGINNINGS:
+        for length in range(min(LONGEST_MARK, self.waits_for), 0, -1):
+            if self.text[-length:].lower() in BEGINNINGS:
                 break
         else:
             length = 0
         start = max(self.position, len(self.text) - 200)
-        partial = _MAY_BEGIN.search(self.text, start)
+        partial = MAY_BEGIN.search(self.text, start)
         end = len(self.text) - length
         return min(end, partial.start()) if partial is not None else end
