@@ -14,17 +14,20 @@ from teff.harness.turn_marks import OTHER_TURNS
 
 __all__ = [
     "AT_LINE",
-    "BEGINNINGS",
     "FENCE",
     "LONGEST_MARK",
     "MARK",
-    "MAY_BEGIN",
     "MAY_BE_LINE",
+    "MOST_MARKS",
     "PLAIN",
     "REST_OF_LINE",
     "SPACE_ONLY",
+    "certain_end",
     "common_end",
 ]
+
+#: So many marks of one reply are looked at; what follows them is text.
+MOST_MARKS: Final = 2_000
 
 LINE = rf"(?:(?P<action>{ACTION})|(?P<answer>{ANSWER})|(?P<observation>{OBSERVATION}))"
 MARK = re.compile(
@@ -59,3 +62,12 @@ def common_end(text: str, mark: str) -> int:
     """Return how many characters at the end of a text are the beginning of a mark."""
     lengths = range(min(len(mark) - 1, len(text)), 0, -1)
     return next((length for length in lengths if text.endswith(mark[:length])), 0)
+
+
+def certain_end(text: str, position: int) -> int:
+    """Return where a mark may begin that has not wholly come yet, in what follows ``position``."""
+    lengths = range(min(LONGEST_MARK, len(text) - position), 0, -1)
+    length = next((length for length in lengths if text[-length:].lower() in BEGINNINGS), 0)
+    partial = MAY_BEGIN.search(text, max(position, len(text) - 200))
+    end = len(text) - length
+    return min(end, partial.start()) if partial is not None else end

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from teff.harness.decode.place import CLOSINGS, RESULTS, Place, any_of, prefixes
+from teff.harness.decode.place import CLOSINGS, RESULTS, Place, Reading, any_of, prefixes
+from teff.harness.decode.react import read_react
 from teff.harness.decode.table import OPENINGS
 from teff.harness.decode.values import Unfinished
 from teff.harness.thinking import THINKING_MARK, THINKING_MARKS
@@ -22,6 +23,8 @@ __all__ = [
     "is_indented",
     "is_quotation",
     "is_within_sentence",
+    "read_spoken_action",
+    "without_calls",
 ]
 
 #: So many signs at the start of a line say whether it is quoted.
@@ -107,3 +110,16 @@ def goes_on(place: Place, end: int) -> bool:
     if not place.final and (not rest or rest in _BEGINNINGS):
         raise Unfinished
     return _STOPS.match(place.text, behind.position) is None
+
+
+def without_calls(reading: Reading | None) -> Reading | None:
+    """Return what was read as text that calls nothing."""
+    return Reading(reading.end) if reading is not None else None
+
+
+def read_spoken_action(place: Place) -> Reading | None:
+    """Read an action of the text protocol, which is no call where the sentence goes on."""
+    reading = read_react(place)
+    if reading is not None and reading.calls and goes_on(place, reading.end):
+        return without_calls(reading)
+    return reading

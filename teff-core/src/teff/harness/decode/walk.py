@@ -16,15 +16,15 @@ from teff.harness.decode.bare import (
 from teff.harness.decode.fenced import read_fence
 from teff.harness.decode.marks import (
     AT_LINE,
-    BEGINNINGS,
     FENCE,
     LONGEST_MARK,
     MARK,
     MAY_BE_LINE,
-    MAY_BEGIN,
+    MOST_MARKS,
     PLAIN,
     REST_OF_LINE,
     SPACE_ONLY,
+    certain_end,
     common_end,
 )
 from teff.harness.decode.offered import MOST_CALLS, Offered
@@ -42,8 +42,10 @@ from teff.harness.decode.quoted import (
     is_indented,
     is_quotation,
     is_within_sentence,
+    read_spoken_action,
+    without_calls,
 )
-from teff.harness.decode.react import read_lone_action, read_react
+from teff.harness.decode.react import read_lone_action
 from teff.harness.decode.table import read_behind, read_marked
 from teff.harness.decode.values import Broken, Unfinished
 from teff.harness.thinking import THINKING_MARK, is_certain, is_opening
@@ -54,22 +56,8 @@ __all__ = ["LONGEST", "Walk"]
 
 #: A call that takes more characters is none.
 LONGEST: Final = 2_000_000
-#: So many marks of one reply are looked at; what follows them is text.
-_MOST_MARKS: Final = 2_000
-
 #: How much of the prose before a mark is kept.
 _KEPT: Final = 2 * LEAD_IN
-
-
-def _without_calls(reading: Reading | None) -> Reading | None:
-    return Reading(reading.end) if reading is not None else None
-
-
-def _read_action(place: Place) -> Reading | None:
-    reading = read_react(place)
-    if reading is not None and reading.calls and goes_on(place, reading.end):
-        return _without_calls(reading)
-    return reading
 
 
 class Walk:
@@ -139,9 +127,9 @@ class Walk:
             return self._quote()
         if self._is_fresh and (has_passed := self._begin()) is not None:
             return has_passed
-        mark = MARK.search(self.text, self.position) if self._marks < _MOST_MARKS else None
+        mark = MARK.search(self.text, self.position) if self._marks < MOST_MARKS else None
         if mark is None:
-            end = len(self.text) if self.final else self._certain_end()
+            end = len(self.text) if self.final else certain_end(self.text, self.position)
             self._show(end)
             return False
         self._marks += 1
@@ -202,7 +190,7 @@ class Walk:
             self._show(mark.end())
             return True
         start = mark.end() if mark["opening"] else mark.start()
-        if not self._read(lambda place: _without_calls(read(place)), start, least=mark.end()):
+        if not self._read(lambda place: without_calls(read(place)), start, least=mark.end()):
             return False
         self._is_behind_quoted = True
         return True
@@ -216,7 +204,7 @@ class Walk:
             if reading is None or not reading.calls:
                 return reading
             is_quoted = goes_on(place, reading.end) or self._is_spoken_of(place, reading.end)
-            return _without_calls(reading) if is_quoted else reading
+            return without_calls(reading) if is_quoted else reading
 
         has_passed = self._read(read, mark.end())
         self._is_behind_quoted = self._is_behind_quoted or (has_passed and is_quoted)
@@ -311,7 +299,7 @@ class Walk:
                 return Reading(broken.end)
             is_closed = reading is not None
             if reading is not None and reading.calls and self._is_spoken_of(place, reading.end):
-                return _without_calls(reading)
+                return without_calls(reading)
             return reading
 
         if not self._read(read, start):
@@ -339,7 +327,7 @@ class Walk:
         elif label["observation"] and self.calls:
             self._is_over = True
         elif label["action"] and not self._has_answer:
-            return self._read(_read_action, label.end())
+            return self._read(read_spoken_action, label.end())
         self._show(label.end(), hidden=self._is_over)
         return True
 
@@ -460,15 +448,3 @@ class Walk:
         if text.strip():
             self._is_fresh = self._is_behind_call = False
             self._is_behind_quoted = self._is_behind_quoted and not text.strip(" \t\r\n,;")
-
-    def _certain_end(self) -> int:
-        """Return where a mark may begin that has not wholly come yet."""
-        for length in range(min(LONGEST_MARK, self.waits_for), 0, -1):
-            if self.text[-length:].lower() in BEGINNINGS:
-                break
-        else:
-            length = 0
-        start = max(self.position, len(self.text) - 200)
-        partial = MAY_BEGIN.search(self.text, start)
-        end = len(self.text) - length
-        return min(end, partial.start()) if partial is not None else end
