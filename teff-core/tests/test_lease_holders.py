@@ -561,3 +561,15 @@ def test_no_text_makes_reading_a_holder_fail(text: str) -> None:
 def test_a_lease_that_ends_after_all_dates_is_told_without_one() -> None:
     text = str(run_locked("r1", "process 41", until=1e300, now=0.0))
     assert text.endswith(" seconds")
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1e-7, 4e-7, 5e-7, 6e-7, 9e-7, 0.123456789])
+def test_a_lease_is_held_whatever_its_end_is_rounded_to(
+    make_store: Callable[..., Store], fraction: float
+) -> None:
+    async def main() -> None:
+        await make_store(later=fraction).claim("r1")
+        with pytest.raises(RunLocked):
+            await make_store(later=fraction).claim("r1")
+
+    asyncio.run(main())

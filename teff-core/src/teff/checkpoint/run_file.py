@@ -149,10 +149,10 @@ class StoredLease:
     def held(self, now: float) -> bool:
         """Tell whether somebody's lease runs now; that process may be dead.
 
-        Nobody holds a run for longer than the time of a lease: where it seems so, the clock was
-        set back.
+        Nobody holds a run for longer than the time of a lease: where it seems to be twice as long,
+        the clock was set back. (The time is written to the microsecond, and so may be rounded up.)
         """
-        return bool(self.holder) and now < self.until <= now + self.ttl
+        return bool(self.holder) and now < self.until <= now + 2 * self.ttl
 
     @property
     def left(self) -> RunState:
