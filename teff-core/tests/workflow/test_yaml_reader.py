@@ -207,7 +207,11 @@ def test_texts_are_filled_in_but_not_numbers_or_keys():
     assert written.value == {"a": "y", "x": 3, "c": ["y"], "d": "y"}
 
 
-texts = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]))
+# PyYAML writes 0E0 without quotes: in YAML 1.1 it is a text, in YAML 1.2 a number.
+texts = (st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]))).filter(
+    lambda text: re.fullmatch(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+", text) is None
+)
+
 values = st.recursive(
     st.none()
     | st.booleans()
